@@ -1,0 +1,210 @@
+"""Collectives on one axis of the mesh: plain ones, pairs that autograd understands, and a ledger of the traffic.
+
+Each plain function takes a tensor and an `Axis`, and returns a new tensor on the same device. On an
+axis of size 1 it returns its argument and sends nothing. Where ranks share a GPU, tensors travel
+through host memory. Only sums are asked of the backend: gloo has no average.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from minipar.mesh import Axis
+
+
+class Traffic(NamedTuple):
+    """One line of the ledger.
+
+    `bytes` is the size of the whole tensors that the operation was about, summed over the calls: the
+    tensor reduced, the result of a gather, the input of a reduce-scatter, the message sent.
+    `sent` is what a rank puts on the wire for them, on average, where a ring does the work: 2(n−1)/n
+    times `bytes` for an all-reduce, (n−1)/n for the others (Thakur et al. 2005, §4).
+    """
+
+    operation: str
+    axis: str
+    ranks: int
+    calls: int
+    bytes: int
+
+    @property
+    def sent(self) -> float:
+        """Bytes that this rank puts on the wire, by the ring algorithm's formula."""
+        share = {"send": 1.0, "all-reduce": 2 * (self.ranks - 1) / self.ranks}
+        return self.bytes * share.get(self.operation, (self.ranks - 1) / self.ranks)
+
+
+class Ledger:
+    """What one rank has sent: which operation, on which axis, how many times, how many bytes."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[tuple[str, str, int]] = Counter()
+        self._bytes: Counter[tuple[str, str, int]] = Counter()
+
+    def record(self, operation: str, axis: Axis, size: int) -> None:
+        """Note one call of `operation` on `axis` about `size` bytes."""
+        key = (operation, axis.name, axis.size)
+        self._calls[key] += 1
+        self._bytes[key] += size
+
+    def rows(self) -> list[Traffic]:
+        """The ledger as lines, in order of first use."""
+        return [Traffic(*key, calls, self._bytes[key]) for key, calls in self._calls.items()]
+
+    @contextlib.contextmanager
+    def page(self) -> Iterator[Ledger]:
+        """Within the block, note everything on a fresh page as well, and yield that page."""
+        page = Ledger()
+        before = self._calls.copy(), self._bytes.copy()
+        try:
+            yield page
+        finally:
+            page._calls, page._bytes = self._calls - before[0], self._bytes - before[1]
+
+
+def size_of(tensor: Tensor) -> int:
+    """The tensor's bytes."""
+    return tensor.numel() * tensor.element_size()
+
+
+def to_wire(tensor: Tensor, axis: Axis) -> Tensor:
+    """The tensor as the backend can send it: contiguous, without a graph, in host memory where that is the route."""
+    tensor = tensor.detach().contiguous()
+    return tensor.cpu() if axis.placement.staged else tensor
+
+
+def all_reduce(tensor: Tensor, axis: Axis) -> Tensor:
+    """The sum of the axis's tensors, on every rank. Shapes are equal everywhere."""
+    if axis.size == 1:
+        return tensor
+    axis.ledger.record("all-reduce", axis, size_of(tensor))
+    wire = to_wire(tensor, axis)
+    wire = wire.clone() if wire.data_ptr() == tensor.data_ptr() else wire
+    dist.all_reduce(wire, group=axis.group)
+    return wire.to(tensor.device)
+
+
+def all_gather(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
+    """The axis's tensors joined along `dim` in rank order, on every rank. Shapes are equal everywhere."""
+    return tensor if axis.size == 1 else torch.cat(gather_tensors(tensor, axis), dim)
+
+
+def gather_tensors(tensor: Tensor, axis: Axis) -> list[Tensor]:
+    """The axis's tensors in rank order, on every rank. Shapes are equal everywhere."""
+    if axis.size == 1:
+        return [tensor]
+    wire = to_wire(tensor, axis)
+    axis.ledger.record("all-gather", axis, size_of(wire) * axis.size)
+    pieces = [torch.empty_like(wire) for _ in axis.ranks]
+    dist.all_gather(pieces, wire, group=axis.group)
+    return [piece.to(tensor.device) for piece in pieces]
+
+
+def reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
+    """This rank's slice along `dim` of the sum of the axis's tensors.
+
+    Raises `ValueError` where `dim` does not divide by the axis's size.
+    """
+    pieces = [to_wire(piece, axis) for piece in slices(tensor, axis, dim)]
+    if axis.size == 1:
+        return tensor
+    axis.ledger.record("reduce-scatter", axis, size_of(tensor))
+    mine = torch.empty_like(pieces[axis.rank])
+    dist.reduce_scatter(mine, pieces, group=axis.group)
+    return mine.to(tensor.device)
+
+
+def broadcast(tensor: Tensor, axis: Axis, source: int = 0) -> Tensor:
+    """The tensor of the rank with index `source` on the axis, on every rank. Shapes are equal everywhere."""
+    if axis.size == 1:
+        return tensor
+    axis.ledger.record("broadcast", axis, size_of(tensor))
+    wire = to_wire(tensor, axis).clone()
+    dist.broadcast(wire, src=axis.ranks[source], group=axis.group)
+    return wire.to(tensor.device)
+
+
+def barrier(axis: Axis) -> None:
+    """Wait until every rank of the axis is here."""
+    if axis.size > 1:
+        dist.barrier(group=axis.group)
+
+
+def gather_objects(value: Any, axis: Axis) -> list[Any]:
+    """Any picklable value of every rank of the axis, in order, on every rank. Not counted as traffic."""
+    if axis.size == 1:
+        return [value]
+    values: list[Any] = [None] * axis.size
+    dist.all_gather_object(values, value, group=axis.group)
+    return values
+
+
+def slices(tensor: Tensor, axis: Axis, dim: int) -> tuple[Tensor, ...]:
+    """The tensor cut along `dim` into one equal slice a rank; `ValueError` where that does not come out even."""
+    if tensor.shape[dim] % axis.size:
+        raise ValueError(
+            f"dimension {dim} of a tensor of shape {tuple(tensor.shape)} is {tensor.shape[dim]}, "
+            f"which {axis.name}={axis.size} does not divide"
+        )
+    return tensor.chunk(axis.size, dim)
+
+
+class _Pair(torch.autograd.Function):
+    """A communication whose backward is another communication."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.pair_backward = backward
+        return forward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.pair_backward(gradients[0]), None, None
+
+
+def _same(x: Tensor) -> Tensor:
+    return x.view_as(x)
+
+
+def _apply(x: Tensor, axis: Axis, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Tensor:
+    if axis.size == 1:
+        return x
+    result: Tensor = _Pair.apply(x, forward, backward)  # type: ignore[no-untyped-call]
+    return result
+
+
+def copy_to_region(x: Tensor, axis: Axis) -> Tensor:
+    """Enter a split region with a replicated tensor: identity forward, all-reduce backward.
+
+    Megatron-LM's *f* (Shoeybi et al. 2019, §3): each rank uses all of `x`, so its gradient is the sum of theirs.
+    """
+    return _apply(x, axis, _same, lambda g: all_reduce(g, axis))
+
+
+def reduce_from_region(x: Tensor, axis: Axis) -> Tensor:
+    """Leave a split region by adding its partial sums: all-reduce forward, identity backward.
+
+    Megatron-LM's *g* (Shoeybi et al. 2019, §3): the conjugate of `copy_to_region`.
+    """
+    return _apply(x, axis, lambda x: all_reduce(x, axis), _same)
+
+
+def gather_from_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
+    """Leave a split region by joining slices along `dim`: all-gather forward, own slice backward.
+
+    The backward assumes that what follows is replicated, so that every rank holds the same gradient.
+    """
+    return _apply(x, axis, lambda x: all_gather(x, axis, dim), lambda g: slices(g, axis, dim)[axis.rank])
+
+
+def scatter_to_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
+    """Enter a split region with one's own slice along `dim` of a replicated tensor: slice forward, all-gather backward."""
+    return _apply(x, axis, lambda x: slices(x, axis, dim)[axis.rank], lambda g: all_gather(g, axis, dim))

@@ -1,0 +1,271 @@
+"""Run a function on fresh ranks: `run(fn, ranks=4)` from a notebook cell, a test, a script or under torchrun."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import wait
+from typing import Any
+
+import torch.distributed as dist
+
+from minipar import cargo, rank
+from minipar.devices import place
+
+GRACE = 0.3  # seconds in which a killed rank's own end is noticed before its neighbours' broken sockets are believed
+ANSWER = 1.0  # seconds that ranks get to say where they stand
+
+OnReport = Callable[[int, Any], None] | None
+
+
+class RankFailed(RuntimeError):
+    """A rank raised, or was killed: its traceback first, then where each other rank stood.
+
+    `rank` is the number of the rank that failed, `places` maps every other rank to its place.
+    """
+
+    def __init__(self, message: str, rank: int | None, places: dict[int, str]) -> None:
+        others = "\n".join(f"  rank {r}: {place}" for r, place in sorted(places.items()))
+        super().__init__(f"{message}\n\nWhere the ranks stood:\n{others}" if others else message)
+        self.rank = rank
+        self.places = places
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the rank's story, without the caller's waiting loop (IPython's documented hook)."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class RankTimeout(RankFailed, TimeoutError):
+    """The ranks did not finish in time; `places` says where each stood."""
+
+
+def run(
+    fn: Callable[..., Any],
+    ranks: int = 4,
+    *args: Any,
+    timeout: float = 60.0,
+    device: str | None = None,
+    on_report: OnReport = None,
+    **kwargs: Any,
+) -> list[Any]:
+    """Call ``fn(*args, **kwargs)`` on `ranks` ranks and return what each returned, in rank order.
+
+    The ranks are fresh processes with `torch.distributed` started, one thread each, and they are
+    gone when the call returns. Where a process group is there already (under torchrun, or inside
+    a rank), `fn` runs in the ranks of that group instead.
+
+    fn: any function, also one that was defined in a notebook cell; what it returns must pickle.
+        CUDA tensors come back on the CPU.
+    timeout: seconds for everything; then all ranks are ended.
+    device: ``"cpu"``, ``"cuda"`` or None, a GPU where there is one (see `minipar.devices`).
+    on_report: called here with ``(rank, value)`` for every ``minipar.report(value)`` inside a rank.
+
+    Raises `RankFailed` when a rank raises or dies, `RankTimeout` when time is up, `ValueError` for
+    degrees that do not fit the ranks that are there.
+    """
+    if ranks < 1:
+        raise ValueError(f"ranks={ranks}; at least one rank is needed")
+    if dist.is_initialized() or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
+        return _join(fn, ranks, args, kwargs, timeout, on_report)
+    payload, sources = cargo.pack((fn, args, kwargs))
+    with tempfile.TemporaryDirectory(prefix="minipar-") as folder:
+        store, environment = os.path.join(folder, "rendezvous"), dict(os.environ)
+        jobs = [rank.Job(payload, sources, r, ranks, store, timeout, device, environment) for r in range(ranks)]
+        with _started(jobs) as members:
+            return _collect(members, timeout, on_report)
+
+
+def _join(
+    fn: Callable[..., Any],
+    ranks: int,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    timeout: float,
+    on_report: OnReport,
+) -> list[Any]:
+    """`run` in the ranks that are there: every rank calls this, every rank gets the whole list."""
+    there = dist.get_world_size() if dist.is_initialized() else int(os.environ["WORLD_SIZE"])
+    if there != ranks:
+        raise ValueError(f"run was asked for ranks={ranks}, but {there} ranks were started: make the two numbers equal")
+    if not dist.is_initialized():
+        rank.join_group(place(), int(os.environ["RANK"]), there, "env://", timeout)
+    deliver = functools.partial(on_report, dist.get_rank()) if on_report else None
+    with rank.reporting_to(deliver):
+        mine = cargo.dumps(fn(*args, **kwargs))
+    everyone: list[bytes] = [b""] * there
+    dist.all_gather_object(everyone, mine)
+    return [pickle.loads(result) for result in everyone]
+
+
+class Member:
+    """The caller's side of one rank: its process, its pipes, what it has said so far."""
+
+    def __init__(self, job: rank.Job) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["minipar.rank"])
+        self.rank = job.rank
+        self.control, theirs = context.Pipe()
+        self.output, out = context.Pipe(duplex=False)
+        self.process = context.Process(target=rank.main, args=(job, theirs, out), daemon=True)
+        self.tail = b""
+        self.message: tuple[str, Any] | None = None  # ("result", bytes), ("failed", (line, traceback)) or ("died", None)
+        self.heard_at = 0.0
+        self.place: str | None = None
+        with _no_main_module():
+            self.process.start()
+        theirs.close()
+        out.close()
+
+    def print_output(self) -> None:
+        """Print the whole lines that have arrived, each with the rank's number."""
+        data = os.read(self.output.fileno(), 1 << 16)
+        *lines, self.tail = (self.tail + data).split(b"\n")
+        if not data:
+            self.output.close()
+            lines, self.tail = [self.tail] if self.tail else [], b""
+        for line in lines:
+            print(f"[rank {self.rank}] {line.decode(errors='replace')}", flush=True)
+
+    def hear(self, on_report: OnReport) -> None:
+        """Take in one message from the rank, or its end."""
+        try:
+            kind, content = self.control.recv()
+        except (EOFError, OSError):
+            self.control.close()
+            kind, content = "died", None
+        if kind == "where":
+            self.place = content
+        elif kind == "report":
+            if on_report is not None:
+                on_report(self.rank, pickle.loads(content))
+        elif self.message is None:
+            self.message = kind, content
+            self.heard_at = time.monotonic()
+
+    def end(self) -> None:
+        """End the process and whatever it started, then print what it still had to say."""
+        if self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.join()
+        while not self.output.closed and self.output.poll(0):
+            self.print_output()
+        self.control.close()
+        self.output.close()
+
+    def standing(self) -> str:
+        """Where the rank stands, in words."""
+        kind, content = self.message or ("running", None)
+        if kind == "result":
+            return "had finished"
+        if kind == "failed":
+            return f"raised {content[0]}"
+        return self.obituary() if kind == "died" else self.place or "gave no answer (stopped, or busy outside Python)"
+
+    def obituary(self) -> str:
+        """How the process ended, in words."""
+        self.process.join(timeout=1)
+        code = self.process.exitcode or 0
+        if code >= 0:
+            return f"rank {self.rank} left with exit code {code} before its function returned"
+        name = signal.Signals(-code).name
+        hint = "; SIGKILL often means that the machine ran out of memory" if name == "SIGKILL" else ""
+        return f"rank {self.rank} was killed by {name}{hint}"
+
+
+@contextlib.contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Hide `__main__` while a process starts.
+
+    multiprocessing would run the caller's script again in every rank to rebuild it there. The ranks
+    do not need it: cloudpickle carries what the function uses.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _started(jobs: Sequence[rank.Job]) -> Iterator[list[Member]]:
+    members: list[Member] = []
+    try:
+        for job in jobs:
+            members.append(Member(job))
+        yield members
+        for member in members:
+            member.control.send("leave")
+        for member in members:
+            member.process.join(timeout=5)
+    finally:
+        for member in members:
+            member.end()
+
+
+def _collect(members: list[Member], timeout: float, on_report: OnReport) -> list[Any]:
+    """Listen to all ranks until each has returned; raise for the first that did not."""
+    deadline = time.monotonic() + timeout
+    try:
+        while any(m.message is None for m in members):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RankTimeout(f"the ranks did not finish within {timeout:g} s", None, _places(members))
+            _hear(members, left, on_report)
+            if any(m.message and m.message[0] != "result" for m in members):
+                raise _failure(members)
+    except KeyboardInterrupt:
+        places = "\n".join(f"  rank {r}: {place}" for r, place in _places(members).items())
+        raise KeyboardInterrupt(f"interrupted; where the ranks stood:\n{places}") from None
+    return [pickle.loads(m.message[1]) for m in members if m.message]
+
+
+def _hear(members: list[Member], seconds: float, on_report: OnReport = None) -> None:
+    """Take in whatever the ranks have to say, waiting at most `seconds` for it."""
+    ears: dict[Any, Callable[[], None]] = {m.output: m.print_output for m in members if not m.output.closed}
+    ears |= {m.control: functools.partial(m.hear, on_report) for m in members if not m.control.closed}
+    for ready in wait(list(ears), max(seconds, 0.0)):
+        ears[ready]()
+
+
+def _hear_until(members: list[Member], seconds: float, enough: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while not enough() and (left := deadline - time.monotonic()) > 0:
+        _hear(members, left)
+
+
+def _failure(members: list[Member]) -> RankFailed:
+    """The error for the rank that failed by itself, not for those that lost it."""
+
+    def dead() -> list[Member]:
+        return [m for m in members if m.message and m.message[0] == "died"]
+
+    _hear_until(members, GRACE, lambda: bool(dead()))
+    failed = [m for m in members if m.message and m.message[0] == "failed"]
+    culprit = min(dead() or failed, key=lambda m: m.heard_at)
+    places = _places([m for m in members if m is not culprit])
+    if culprit in failed and culprit.message:
+        line, story = culprit.message[1]
+        return RankFailed(f"rank {culprit.rank} raised {line}\n\n{story.rstrip()}", culprit.rank, places)
+    return RankFailed(culprit.obituary(), culprit.rank, places)
+
+
+def _places(members: list[Member]) -> dict[int, str]:
+    """Where each rank stands, by number."""
+    asked = [m for m in members if m.message is None]
+    for m in asked:
+        with contextlib.suppress(OSError):
+            m.control.send("where")
+    _hear_until(asked, ANSWER, lambda: all(m.place or m.message for m in asked))
+    return {m.rank: m.standing() for m in members}
