@@ -1,0 +1,1 @@
+"""The interactive course over `minipar`: lessons, explorers, exercises, quizzes and progress."""

@@ -1,4 +1,4 @@
-"""Model and pipeline parallelism, small enough to read: tensor splits, pipeline stages, schedules and what they cost."""
+"""Model and pipeline parallelism, small enough to read: splits, stages, schedules and what they cost."""
 
 from minipar.mesh import Mesh
 from minipar.rank import report

@@ -40,7 +40,8 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         """Send a tensor on a GPU as its copy on the CPU; leave everything else to cloudpickle."""
         if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+            on_cpu: Any = value.detach().cpu().requires_grad_(value.requires_grad)
+            return on_cpu.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return super().reducer_override(value)
 
 

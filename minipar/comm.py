@@ -157,11 +157,14 @@ def slices(tensor: Tensor, axis: Axis, dim: int) -> tuple[Tensor, ...]:
     return tensor.chunk(axis.size, dim)
 
 
+Operation = Callable[[Tensor], Tensor]
+
+
 class _Pair(torch.autograd.Function):
     """A communication whose backward is another communication."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, forward: Operation, backward: Operation) -> Tensor:
         ctx.pair_backward = backward
         return forward(x)
 
@@ -174,7 +177,7 @@ def _same(x: Tensor) -> Tensor:
     return x.view_as(x)
 
 
-def _apply(x: Tensor, axis: Axis, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Tensor:
+def _apply(x: Tensor, axis: Axis, forward: Operation, backward: Operation) -> Tensor:
     if axis.size == 1:
         return x
     result: Tensor = _Pair.apply(x, forward, backward)  # type: ignore[no-untyped-call]
@@ -206,5 +209,8 @@ def gather_from_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
 
 
 def scatter_to_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
-    """Enter a split region with one's own slice along `dim` of a replicated tensor: slice forward, all-gather backward."""
+    """Enter a split region with one's own slice along `dim` of a replicated tensor.
+
+    Slice forward, all-gather backward: the conjugate of `gather_from_region`.
+    """
     return _apply(x, axis, lambda x: slices(x, axis, dim)[axis.rank], lambda g: all_gather(g, axis, dim))

@@ -31,13 +31,13 @@ class Cut:
         for length in self.sections:
             if length % parts:
                 raise ValueError(f"a dimension of {length} cannot be cut into {parts} equal parts (tp={parts})")
-        pieces = [s.chunk(parts, self.dim)[part] for s in whole.split(self.sections, self.dim)]
+        pieces = [s.chunk(parts, self.dim)[part] for s in torch.split(whole, self.sections, self.dim)]
         return torch.cat(pieces, self.dim)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The unsplit parameter from the parts of all ranks, in order."""
         lengths = [length // len(parts) for length in self.sections]
-        split = [part.split(lengths, self.dim) for part in parts]
+        split = [torch.split(part, lengths, self.dim) for part in parts]
         return torch.cat([piece for section in zip(*split, strict=True) for piece in section], self.dim)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import signal
 import sys
@@ -119,7 +120,9 @@ def _become_a_rank(job: Job, output: Connection) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
-    sys.stdout, sys.stderr = (open(fd, "w", buffering=1, closefd=False) for fd in (1, 2))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", line_buffering=True)
     os.environ.clear()
     os.environ.update(job.environment)
     rank, ranks = str(job.rank), str(job.ranks)

@@ -111,13 +111,14 @@ class Member:
 
     def __init__(self, job: rank.Job) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["minipar.rank"])
+        context.set_forkserver_preload(["minipar.preload"])
         self.rank = job.rank
         self.control, theirs = context.Pipe()
         self.output, out = context.Pipe(duplex=False)
         self.process = context.Process(target=rank.main, args=(job, theirs, out), daemon=True)
         self.tail = b""
-        self.message: tuple[str, Any] | None = None  # ("result", bytes), ("failed", (line, traceback)) or ("died", None)
+        self.message: tuple[str, Any] | None = None
+        """How it ended: ("result", bytes), ("failed", (line, traceback)) or ("died", None)."""
         self.heard_at = 0.0
         self.place: str | None = None
         with _no_main_module():
@@ -255,7 +256,7 @@ def _failure(members: list[Member]) -> RankFailed:
     failed = [m for m in members if m.message and m.message[0] == "failed"]
     culprit = min(dead() or failed, key=lambda m: m.heard_at)
     places = _places([m for m in members if m is not culprit])
-    if culprit in failed and culprit.message:
+    if culprit.message and culprit.message[0] == "failed":
         line, story = culprit.message[1]
         return RankFailed(f"rank {culprit.rank} raised {line}\n\n{story.rstrip()}", culprit.rank, places)
     return RankFailed(culprit.obituary(), culprit.rank, places)

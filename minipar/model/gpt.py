@@ -49,8 +49,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend with this rank's heads and add what all ranks found."""
-        heads = (t.unflatten(-1, (-1, self.size)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        y = F.scaled_dot_product_attention(*heads, is_causal=True)  # [batch, heads/tp, seq, size]
+        q, k, v = (t.unflatten(-1, (-1, self.size)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # [batch, heads/tp, seq, size]
         result: Tensor = self.out(y.transpose(1, 2).flatten(2))
         return result
 

@@ -79,7 +79,7 @@ def split_batch(batch: Sequence[Tensor], micro_batches: int) -> list[Tensors]:
 
 def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int, mesh: Mesh) -> None:
     if schedule.ranks != mesh.pp.size:
-        raise ValueError(f"schedule {schedule.name!r} is for {schedule.ranks} pipeline ranks, the mesh has {mesh.pp.size}")
+        raise ValueError(f"schedule {schedule.name!r} is for pp={schedule.ranks}, but the mesh has pp={mesh.pp.size}")
     held = {stage for stage, rank in enumerate(schedule.holder) if rank == mesh.pp.rank}
     if set(stages) != held:
         raise ValueError(f"pipeline rank {mesh.pp.rank} holds stages {sorted(held)}, but was given {sorted(stages)}")
@@ -126,7 +126,7 @@ class _Step:
     def __post_init__(self) -> None:
         """Open one line for each kind and stage that another rank feeds or is fed by."""
         me, p, holder = self.mesh.pp.rank, self.schedule.stages, self.schedule.holder
-        mine = [Action(kind, stage, 0) for kind in ("F", "B") for stage in self.stages]  # type: ignore[arg-type]
+        mine = [Action(kind, stage, 0) for kind in ("F", "B") for stage in self.stages]
         to = {_line(a): holder[fed.stage] for a in mine if (fed := feeds(a, p)) and holder[fed.stage] != me}
         source = {_line(n): holder[n.stage] for a in mine if (n := needs(a, p)) and holder[n.stage] != me}
         self.outboxes = {line: Outbox(self.mesh.pp, rank, line) for line, rank in to.items()}

@@ -117,7 +117,7 @@ def _check_complete(schedule: Schedule) -> None:
     m, p = schedule.micro_batches, schedule.stages
     if m == 0:
         raise ScheduleError(f"schedule {schedule.name!r} does nothing")
-    wanted = {Action(kind, s, i) for kind in ("F", "B") for s in range(p) for i in range(m)}  # type: ignore[arg-type]
+    wanted = {Action(kind, s, i) for kind in ("F", "B") for s in range(p) for i in range(m)}
     for rank, actions in enumerate(schedule.actions):
         for action, times in Counter(actions).items():
             if action not in wanted:

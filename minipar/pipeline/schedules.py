@@ -19,7 +19,7 @@ def naive(stages: int, micro_batches: int = 1) -> Schedule:
     Source: Huang et al. 2019 (GPipe), Figure 2b.
     """
     _check_counts(stages, micro_batches)
-    order: list[tuple[Kind, int]] = [(kind, i) for i in range(micro_batches) for kind in ("F", "B")]  # type: ignore[misc]
+    order: list[tuple[Kind, int]] = [(kind, i) for i in range(micro_batches) for kind in ("F", "B")]
     return _same_order_everywhere("naive", stages, order)
 
 
@@ -37,7 +37,7 @@ def gpipe(stages: int, micro_batches: int) -> Schedule:
     Source: Huang et al. 2019 (GPipe), §2.3 and Figure 2c; Narayanan et al. 2021, §2.2.1.
     """
     _check_counts(stages, micro_batches)
-    order: list[tuple[Kind, int]] = [(kind, i) for kind in ("F", "B") for i in range(micro_batches)]  # type: ignore[misc]
+    order: list[tuple[Kind, int]] = [(kind, i) for kind in ("F", "B") for i in range(micro_batches)]
     return _same_order_everywhere("GPipe", stages, order)
 
 
