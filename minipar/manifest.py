@@ -31,7 +31,7 @@ class Cut:
         for length in self.sections:
             if length % parts:
                 raise ValueError(f"a dimension of {length} cannot be cut into {parts} equal parts (tp={parts})")
-        pieces = [s.chunk(parts, self.dim)[part] for s in torch.split(whole, self.sections, self.dim)]
+        pieces = [s.chunk(parts, self.dim)[part] for s in torch.split(whole, list(self.sections), self.dim)]
         return torch.cat(pieces, self.dim)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:

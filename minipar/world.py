@@ -178,10 +178,10 @@ class Member:
         self.process.join(timeout=1)
         code = self.process.exitcode or 0
         if code >= 0:
-            return f"rank {self.rank} left with exit code {code} before its function returned"
+            return f"left with exit code {code} before its function returned"
         name = signal.Signals(-code).name
         hint = "; SIGKILL often means that the machine ran out of memory" if name == "SIGKILL" else ""
-        return f"rank {self.rank} was killed by {name}{hint}"
+        return f"was killed by {name}{hint}"
 
 
 @contextlib.contextmanager
@@ -256,10 +256,11 @@ def _failure(members: list[Member]) -> RankFailed:
     failed = [m for m in members if m.message and m.message[0] == "failed"]
     culprit = min(dead() or failed, key=lambda m: m.heard_at)
     places = _places([m for m in members if m is not culprit])
-    if culprit.message and culprit.message[0] == "failed":
-        line, story = culprit.message[1]
+    kind, content = culprit.message or ("died", None)
+    if kind == "failed":
+        line, story = content
         return RankFailed(f"rank {culprit.rank} raised {line}\n\n{story.rstrip()}", culprit.rank, places)
-    return RankFailed(culprit.obituary(), culprit.rank, places)
+    return RankFailed(f"rank {culprit.rank} {culprit.obituary()}", culprit.rank, places)
 
 
 def _places(members: list[Member]) -> dict[int, str]:
