@@ -117,8 +117,8 @@ class Member:
         self.output, out = context.Pipe(duplex=False)
         self.process = context.Process(target=rank.main, args=(job, theirs, out), daemon=True)
         self.tail = b""
-        self.message: tuple[str, Any] | None = None
-        """How it ended: ("result", bytes), ("failed", (line, traceback)) or ("died", None)."""
+        self.state = "running"  # then "result", "failed" or "died"
+        self.content: Any = None  # the packed result, or the failure's (line, traceback)
         self.heard_at = 0.0
         self.place: str | None = None
         with _no_main_module():
@@ -148,8 +148,8 @@ class Member:
         elif kind == "report":
             if on_report is not None:
                 on_report(self.rank, pickle.loads(content))
-        elif self.message is None:
-            self.message = kind, content
+        elif self.state == "running":
+            self.state, self.content = kind, content
             self.heard_at = time.monotonic()
 
     def end(self) -> None:
@@ -166,12 +166,15 @@ class Member:
 
     def standing(self) -> str:
         """Where the rank stands, in words."""
-        kind, content = self.message or ("running", None)
-        if kind == "result":
+        if self.state == "result":
             return "had finished"
-        if kind == "failed":
-            return f"raised {content[0]}"
-        return self.obituary() if kind == "died" else self.place or "gave no answer (stopped, or busy outside Python)"
+        if self.state == "failed":
+            return f"raised {self.content[0]}"
+        return (
+            self.obituary()
+            if self.state == "died"
+            else self.place or "gave no answer (stopped, or busy outside Python)"
+        )
 
     def obituary(self) -> str:
         """How the process ended, in words."""
@@ -219,17 +222,17 @@ def _collect(members: list[Member], timeout: float, on_report: OnReport) -> list
     """Listen to all ranks until each has returned; raise for the first that did not."""
     deadline = time.monotonic() + timeout
     try:
-        while any(m.message is None for m in members):
+        while any(m.state == "running" for m in members):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise RankTimeout(f"the ranks did not finish within {timeout:g} s", None, _places(members))
             _hear(members, left, on_report)
-            if any(m.message and m.message[0] != "result" for m in members):
+            if any(m.state in ("failed", "died") for m in members):
                 raise _failure(members)
     except KeyboardInterrupt:
         places = "\n".join(f"  rank {r}: {place}" for r, place in _places(members).items())
         raise KeyboardInterrupt(f"interrupted; where the ranks stood:\n{places}") from None
-    return [pickle.loads(m.message[1]) for m in members if m.message]
+    return [pickle.loads(m.content) for m in members]
 
 
 def _hear(members: list[Member], seconds: float, on_report: OnReport = None) -> None:
@@ -250,24 +253,23 @@ def _failure(members: list[Member]) -> RankFailed:
     """The error for the rank that failed by itself, not for those that lost it."""
 
     def dead() -> list[Member]:
-        return [m for m in members if m.message and m.message[0] == "died"]
+        return [m for m in members if m.state == "died"]
 
     _hear_until(members, GRACE, lambda: bool(dead()))
-    failed = [m for m in members if m.message and m.message[0] == "failed"]
+    failed = [m for m in members if m.state == "failed"]
     culprit = min(dead() or failed, key=lambda m: m.heard_at)
     places = _places([m for m in members if m is not culprit])
-    kind, content = culprit.message or ("died", None)
-    if kind == "failed":
-        line, story = content
+    if culprit.state == "failed":
+        line, story = culprit.content
         return RankFailed(f"rank {culprit.rank} raised {line}\n\n{story.rstrip()}", culprit.rank, places)
     return RankFailed(f"rank {culprit.rank} {culprit.obituary()}", culprit.rank, places)
 
 
 def _places(members: list[Member]) -> dict[int, str]:
     """Where each rank stands, by number."""
-    asked = [m for m in members if m.message is None]
+    asked = [m for m in members if m.state == "running"]
     for m in asked:
         with contextlib.suppress(OSError):
             m.control.send("where")
-    _hear_until(asked, ANSWER, lambda: all(m.place or m.message for m in asked))
+    _hear_until(asked, ANSWER, lambda: all(m.place or m.state != "running" for m in asked))
     return {m.rank: m.standing() for m in members}
