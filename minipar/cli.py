@@ -1,0 +1,123 @@
+"""The command line: `minipar doctor` and `minipar demo`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from minipar import RankFailed, demo
+from minipar.doctor import examine
+from minipar.draw import Panel, gantt_text, percent
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turn an error that the user can mend into its sentence and exit code 1."""
+    try:
+        yield
+    except (ValueError, RankFailed) as error:
+        Console(stderr=True).print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
+
+
+@app.command("doctor")
+def doctor_command(as_json: Json = False) -> None:
+    """Say what this machine can do: versions, devices, backend and why, how fast ranks start and talk."""
+    with clear_errors():
+        findings = examine()
+    if as_json:
+        print(json.dumps([finding._asdict() for finding in findings]))
+        return
+    table = Table(show_header=False, box=None)
+    for finding in findings:
+        table.add_row(finding.name, finding.value, style="bold" if "too old" in finding.advice else "")
+        if finding.advice:
+            table.add_row("", f"→ {finding.advice}", style="dim")
+    Console().print(table)
+
+
+@app.command("demo")
+def demo_command(
+    as_json: Json = False,
+    text: Annotated[Path | None, typer.Option(help="A file to train on instead of Python's help topics.")] = None,
+    steps: Annotated[int, typer.Option(min=demo.COMPARED, help="Training steps.")] = 30,
+) -> None:
+    """Train a GPT split over 4 ranks, prove it equal to the unsplit one, and watch micro-batches shrink the bubble."""
+    console = Console(stderr=as_json, quiet=as_json)
+    with clear_errors():
+        losses, error = _train(console, text, steps)
+        bubbles = _bubbles(console, text)
+    if as_json:
+        rows = [
+            {
+                "micro_batches": b.micro_batches,
+                "predicted": b.predicted.bubble_of_total,
+                "measured": b.measured.bubble_of_total,
+            }
+            for b in bubbles
+        ]
+        facts = {"loss_first": losses[0], "loss_last": losses[-1], "equal_max_rel_error": error, "bubbles": rows}
+        print(json.dumps(facts))
+
+
+def _train(console: Console, text: Path | None, steps: int) -> tuple[list[float], float]:
+    config = demo.CONFIG
+    console.print(
+        f"[bold]1. One GPT on 4 ranks.[/] {config.layers} blocks in {demo.PP} pipeline stages; inside each stage the "
+        f"{config.heads} heads and the feed-forward are split over {demo.TP} tensor ranks."
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("training", total=steps, loss="…")
+        split = demo.train_split(steps, text, lambda loss: progress.update(task, advance=1, loss=f"{loss:.3f}"))
+    losses = split[0].losses
+    console.print(f"The loss fell from {losses[0]:.3f} to {losses[-1]:.3f} in {steps} steps.")
+    error = demo.max_relative_error(split, demo.train_unsplit(text))
+    verdict = "They are equal" if error <= 1e-12 else "[red]They differ[/]"
+    console.print(
+        f"Losses, gradients and weights of the first {demo.COMPARED} steps beside the unsplit model's (float64): "
+        f"{verdict}, largest relative error {error:.1e}.\n"
+    )
+    return losses, error
+
+
+def _bubbles(console: Console, text: Path | None) -> list[demo.Bubble]:
+    pace = demo.PACE
+    console.print(
+        f"[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: each forward takes "
+        f"{pace.forward * 1e3:g} ms and each backward {pace.backward * 1e3:g} ms, slept where the real work is shorter. "
+        "The messages between the ranks are real."
+    )
+    table = Table("micro-batches", "predicted idle", "measured idle", title="The bubble")
+    bubbles = []
+    for micro_batches in (1, 2, 4, 8):
+        bubble = demo.bubble(micro_batches, text)
+        bubbles.append(bubble)
+        noun = "micro-batch" if micro_batches == 1 else "micro-batches"
+        panel = Panel(f"{micro_batches} {noun}, measured", bubble.measured)
+        console.print(gantt_text(panel, min(console.width, 100)))
+        shares = (timeline.bubble_of_total for timeline in (bubble.predicted, bubble.measured))
+        table.add_row(str(micro_batches), *map(percent, shares))
+    console.print(table)
+    return bubbles
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,169 @@
+"""Every picture: here the Gantt chart of a timeline, as SVG for a page and as text for a terminal.
+
+Colours are Okabe and Ito's, which colour-blind people can tell apart. Text and outlines take the page's
+own colour, so a picture fits a light and a dark page. Idle time has no colour: it is nothing, outlined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from rich.text import Text
+
+from minipar.pipeline.timeline import Span, Timeline
+from minipar.words import _, plural
+
+FORWARD, BACKWARD = "#0072B2", "#D55E00"
+FILL = {"F": FORWARD, "B": BACKWARD}
+INK = {"F": "#ffffff", "B": "#000000"}  # also tells the two apart where a picture is printed in grey
+
+WIDTH, LEFT, RIGHT = 900, 60, 10  # of the picture, in its own units
+STANDALONE = (
+    "<style>svg{color:#1f2328;background:#fff}"
+    "@media(prefers-color-scheme:dark){svg{color:#e6edf3;background:#0d1117}}</style>"
+)
+
+
+class Panel(NamedTuple):
+    """One timeline of a picture, under a label such as "predicted"."""
+
+    label: str
+    timeline: Timeline
+
+
+def percent(share: float) -> str:
+    """A share between 0 and 1 in words: 0.273 is "27 %"."""
+    return f"{100 * share:.0f} %"
+
+
+def in_words(panel: Panel) -> str:
+    """What a panel shows, as its heading and for people who cannot see it."""
+    idle = _("idle {share} of the time").format(share=percent(panel.timeline.bubble_of_total))
+    return f"{panel.label}: {idle}" if panel.label else idle
+
+
+def gantt_svg(panels: Sequence[Panel], title: str, unit: str, scale: float = 1.0, standalone: bool = False) -> str:
+    """A Gantt chart as an SVG string: ranks from top to bottom, time to the right, panels below each other.
+
+    All panels share one time axis, so their lengths compare. `title` says what to see. `unit` names what the
+    axis counts, and `scale` is how many of it make a second (1000 for milliseconds). A `standalone` picture
+    brings its own colours for light and dark pages.
+    """
+    longest = max((panel.timeline.duration for panel in panels), default=0.0) or 1.0
+    per_second = (WIDTH - LEFT - RIGHT) / longest
+    y, parts = 38.0, [_heading(title)]
+    for panel in panels:
+        parts.append(f'<text x="{LEFT}" y="{y + 12:.0f}" font-size="13">{escape(in_words(panel))}</text>')
+        y += 20
+        height = _row_height(panel.timeline.ranks)
+        parts.append(_rows(panel.timeline, y, height, per_second))
+        y += height * panel.timeline.ranks + 8
+    parts.append(_axis(y, longest, per_second, unit, scale))
+    words = "; ".join([title, *(in_words(panel) for panel in panels)])
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 38:.0f}" width="100%" role="img" '
+        f'aria-label="{escape(words)}" font-family="system-ui, sans-serif" fill="currentColor">'
+        f"{STANDALONE if standalone else ''}{''.join(parts)}</svg>"
+    )
+
+
+def _row_height(ranks: int) -> int:
+    return 30 if ranks <= 4 else max(12, min(24, 240 // ranks))
+
+
+def _heading(title: str) -> str:
+    """The title at the left, the legend at the right."""
+    entries = [(_("forward"), FORWARD), (_("backward"), BACKWARD), (_("idle"), "none")]
+    x, legend = WIDTH - RIGHT - 245, []
+    for name, fill in entries:
+        legend.append(
+            f'<rect x="{x}" y="9" width="14" height="14" fill="{fill}" stroke="currentColor" stroke-opacity=".4"/>'
+            f'<text x="{x + 19}" y="21" font-size="12">{escape(name)}</text>'
+        )
+        x += 95
+    return f'<text x="{LEFT}" y="22" font-size="16" font-weight="600">{escape(title)}</text>{"".join(legend)}'
+
+
+def _rows(timeline: Timeline, top: float, height: int, per_second: float) -> str:
+    """One row a rank: its name, an outline as long as the whole, and a box for each action."""
+    width = timeline.duration * per_second
+    parts = []
+    for rank in range(timeline.ranks):
+        y = top + rank * height
+        name = _("rank {number}").format(number=rank)
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + height / 2 + 4:.1f}" font-size="12" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="{LEFT}" y="{y + 1.5:.1f}" width="{width:.1f}" height="{height - 3}" fill="none" '
+            'stroke="currentColor" stroke-opacity=".3"/>'
+        )
+    digits = max((len(str(span.action.micro_batch)) for span in timeline.spans), default=1)
+    parts.extend(_box(span, timeline.start, top, height, per_second, digits) for span in timeline.spans)
+    return "".join(parts)
+
+
+def _box(span: Span, origin: float, top: float, height: int, per_second: float, digits: int) -> str:
+    """The box of an action, with its micro-batch's number where the longest number would fit."""
+    kind, number = span.action.kind, span.action.micro_batch
+    x, width = LEFT + (span.start - origin) * per_second, (span.end - span.start) * per_second
+    y, size = top + span.rank * height + 1.5, min(13.0, height - 6, (width - 2) / (0.62 * digits))
+    box = f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width - 1, 0.5):.1f}" height="{height - 3}" fill="{FILL[kind]}"/>'
+    if size < 7:
+        return box
+    middle, baseline = x + (width - 1) / 2, y + (height - 3) / 2 + 0.36 * size
+    return box + (
+        f'<text x="{middle:.1f}" y="{baseline:.1f}" font-size="{size:.1f}" text-anchor="middle" '
+        f'fill="{INK[kind]}">{number}</text>'
+    )
+
+
+def _axis(y: float, longest: float, per_second: float, unit: str, scale: float) -> str:
+    """Ticks at round numbers, and the unit."""
+    step = nice_step(longest * scale)
+    parts = [f'<path d="M{LEFT} {y:.0f}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity=".5"/>']
+    for tick in range(math.floor(longest * scale / step + 1e-9) + 1):
+        x = LEFT + tick * step / scale * per_second
+        parts.append(
+            f'<path d="M{x:.1f} {y:.0f}v4" stroke="currentColor"/><text x="{x:.1f}" y="{y + 16:.0f}" font-size="11" '
+            f'text-anchor="middle">{tick * step:g}</text>'
+        )
+    parts.append(f'<text x="{LEFT}" y="{y + 32:.0f}" font-size="12">{escape(unit)}</text>')
+    return "".join(parts)
+
+
+def nice_step(length: float, most: int = 12) -> float:
+    """The smallest of 1, 2, 5, 10, 20, … (and their tenths) that cuts `length` into at most `most` steps."""
+    power: float = 10.0 ** math.floor(math.log10(length / most))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * most >= length * (1 - 1e-9))
+
+
+def gantt_text(panel: Panel, width: int = 72) -> Text:
+    """A Gantt chart for a terminal `width` columns wide; it can also be read without colours."""
+    timeline = panel.timeline
+    names = [_("rank {number}").format(number=rank) for rank in range(timeline.ranks)]
+    margin = max(map(len, names)) + 1
+    columns = max(width - margin, 10)
+    per_second = columns / (timeline.duration or 1.0)
+    text = Text(in_words(panel) + "\n")
+    for rank, name in enumerate(names):
+        text.append(name.ljust(margin))
+        at = 0
+        for span in (s for s in timeline.spans if s.rank == rank):
+            start, end = (round((t - timeline.start) * per_second) for t in (span.start, span.end))
+            text.append("·" * (start - at), style="dim")
+            text.append(_cell(span, end - start), style=f"{INK[span.action.kind]} on {FILL[span.action.kind]}")
+            at = end
+        text.append("·" * (columns - at) + "\n", style="dim")
+    return text
+
+
+def _cell(span: Span, width: int) -> str:
+    label = f"{span.action.kind}{span.action.micro_batch}"
+    return (label if len(label) <= width else label[:1]).ljust(width, "─")[:width]
+
+
+def live_in_words(peak: int) -> str:
+    """The most micro-batches that a rank holds at once, in words."""
+    return plural("at most {count} live micro-batch on a rank", "at most {count} live micro-batches on a rank", peak)
