@@ -102,7 +102,7 @@ def _bubbles(console: Console, text: Path | None) -> list[demo.Bubble]:
     pace = demo.PACE
     console.print(
         f"[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: each forward takes "
-        f"{pace.forward * 1e3:g} ms and each backward {pace.backward * 1e3:g} ms, slept where the real work is shorter. "
+        f"{pace.forward * 1e3:g} ms and each backward {pace.backward * 1e3:g} ms, slept where the work is shorter. "
         "The messages between the ranks are real."
     )
     table = Table("micro-batches", "predicted idle", "measured idle", title="The bubble")

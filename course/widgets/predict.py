@@ -1,0 +1,52 @@
+"""A prediction before the reveal: the learner types a number, which is kept, and then sees what is true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import anywidget
+import traitlets
+
+from course.progress import Progress, ProgressError
+from course.widgets.front import script, style
+from minipar.words import _
+
+
+class Prediction(anywidget.AnyWidget):
+    """Asks `question` in `unit`; after the answer it shows `truth`, `because`, and `picture` (SVG)."""
+
+    _esm = script("predict")
+    _css = style()
+    question = traitlets.Unicode().tag(sync=True)
+    unit = traitlets.Unicode().tag(sync=True)
+    words = traitlets.Dict().tag(sync=True)
+    outcome = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, item: str, question: str, unit: str, truth: float, because: str, picture: str) -> None:
+        self._item, self._truth, self._because, self._picture = item, truth, because, picture
+        super().__init__(question=question, unit=unit, words={"commit": _("This is my prediction")}, outcome={})
+        self.on_msg(self._heard)
+
+    def _heard(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
+        text = str(content.get("prediction", "")).strip().removesuffix(self.unit).strip().replace(",", ".")
+        if not re.fullmatch(r"-?\d+(\.\d+)?", text):
+            self.outcome = {"notice": _("Write a number first; a guess is welcome.")}
+            return
+        self.outcome = self.reveal(float(text))
+
+    def reveal(self, predicted: float) -> dict[str, Any]:
+        """What to show after `predicted`, which is kept."""
+        notice = ""
+        try:
+            Progress().record("prediction", self._item, detail={"predicted": predicted, "truth": self._truth})
+        except ProgressError as error:
+            notice = str(error)
+        said = _("You said {predicted:g} {unit}; it is {truth:g} {unit}.")
+        sentence = said.format(predicted=predicted, truth=self._truth, unit=self.unit)
+        return {"sentences": [sentence, self._because], "picture": self._picture, "notice": notice}
+
+
+def predict(item: str, question: str, unit: str, truth: float, because: str, picture: str) -> Prediction:
+    """Ask for a prediction; `item` (such as ``"00-start/bubble"``) is the name that it is kept under."""
+    return Prediction(item, question, unit, truth, because, picture)
