@@ -39,7 +39,7 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         """Send a tensor on a GPU as its copy on the CPU; leave everything else to cloudpickle."""
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta"):
             on_cpu: Any = value.detach().cpu().requires_grad_(value.requires_grad)
             return on_cpu.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return super().reducer_override(value)

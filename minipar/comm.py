@@ -118,7 +118,8 @@ def reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
         return tensor
     axis.ledger.record("reduce-scatter", axis, size_of(tensor))
     mine = torch.empty_like(pieces[axis.rank])
-    dist.reduce_scatter(mine, pieces, group=axis.group)
+    # Before PyTorch 2.8 gloo reduces and scatters one tensor, cut along its first dimension, and no list of them.
+    dist.reduce_scatter_tensor(mine, torch.cat(pieces), group=axis.group)
     return mine.to(tensor.device)
 
 

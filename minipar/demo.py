@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -108,18 +107,20 @@ def max_relative_error(split: list[Training], unsplit: Training) -> float:
     return worst
 
 
-def paced_steps(pp: int, micro_batches: int, pace: Costs, text: Path | None) -> Timeline:
-    """On a rank: the step of median bubble out of three, after one that opens the connections."""
+def paced_steps(pp: int, micro_batches: int, pace: Costs, text: Path | None, repeats: int) -> Timeline:
+    """On a rank: the step of median duration out of `repeats`, after one that opens the connections."""
     mesh = Mesh(pp=pp)
     stage = mesh.coords.pp
-    model = GPT(CONFIG, mesh, even_cuts(CONFIG.layers, pp)[stage])
-    batch, schedule = ByteText(text).batch(0, BATCH, CONFIG.sequence), gpipe(pp, micro_batches)
-    steps = [run_step(schedule, {stage: model}, batch, token_loss, mesh, pace).timeline for _ in range(4)]
-    median = statistics.median(timeline.bubble_of_total for timeline in steps[1:])
-    return next(timeline for timeline in steps[1:] if timeline.bubble_of_total == median)
+    config = replace(CONFIG, layers=max(CONFIG.layers, pp))
+    model = GPT(config, mesh, even_cuts(config.layers, pp)[stage])
+    batch, schedule = ByteText(text).batch(0, max(BATCH, micro_batches), config.sequence), gpipe(pp, micro_batches)
+    steps = [run_step(schedule, {stage: model}, batch, token_loss, mesh, pace).timeline for _ in range(1 + repeats)]
+    return sorted(steps[1:], key=lambda timeline: timeline.duration)[repeats // 2]
 
 
-def bubble(micro_batches: int, text: Path | None = None, stages: int = 4, pace: Costs = PACE) -> Bubble:
-    """Run GPipe over `stages` ranks, each action paced, and predict the same."""
-    measured = run(paced_steps, stages, stages, micro_batches, pace, text)[0]
+def bubble(
+    micro_batches: int, text: Path | None = None, stages: int = 4, pace: Costs = PACE, repeats: int = 3
+) -> Bubble:
+    """Run a GPT's GPipe step over `stages` ranks, each action paced, and predict the same."""
+    measured = run(paced_steps, stages, stages, micro_batches, pace, text, repeats, timeout=120)[0]
     return Bubble(micro_batches, simulate(gpipe(stages, micro_batches), pace), measured)

@@ -58,7 +58,11 @@ def local_ranks() -> tuple[int, int]:
     return int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
 
 
+def gpus() -> int:
+    """How many GPUs PyTorch sees here."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
 def place() -> Placement:
     """The placement of the calling rank; ``MINIPAR_DEVICE=cpu`` or ``cuda`` overrules the choice."""
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return choose(*local_ranks(), os.environ.get(DEVICE_VARIABLE) or None, gpus)
+    return choose(*local_ranks(), os.environ.get(DEVICE_VARIABLE) or None, gpus())

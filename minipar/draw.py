@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from minipar.pipeline.timeline import Span, Timeline
-from minipar.words import _, plural
+from minipar.words import _
 
 FORWARD, BACKWARD = "#0072B2", "#D55E00"
 FILL = {"F": FORWARD, "B": BACKWARD}
@@ -99,16 +99,24 @@ def _rows(timeline: Timeline, top: float, height: int, per_second: float) -> str
             f'<rect x="{LEFT}" y="{y + 1.5:.1f}" width="{width:.1f}" height="{height - 3}" fill="none" '
             'stroke="currentColor" stroke-opacity=".3"/>'
         )
-    digits = max((len(str(span.action.micro_batch)) for span in timeline.spans), default=1)
-    parts.extend(_box(span, timeline.start, top, height, per_second, digits) for span in timeline.spans)
+    size = {kind: _number_size(timeline, kind, height, per_second) for kind in FILL}
+    parts.extend(_box(s, timeline.start, top, height, per_second, size[s.action.kind]) for s in timeline.spans)
     return "".join(parts)
 
 
-def _box(span: Span, origin: float, top: float, height: int, per_second: float, digits: int) -> str:
-    """The box of an action, with its micro-batch's number where the longest number would fit."""
+def _number_size(timeline: Timeline, kind: str, height: int, per_second: float) -> float:
+    """The font size at which the longest micro-batch number fits into the narrowest box of this kind."""
+    spans = [span for span in timeline.spans if span.action.kind == kind]
+    digits = max((len(str(span.action.micro_batch)) for span in spans), default=1)
+    width = min((span.end - span.start for span in spans), default=0.0) * per_second
+    return min(13.0, height - 6, (width - 2) / (0.62 * digits))
+
+
+def _box(span: Span, origin: float, top: float, height: int, per_second: float, size: float) -> str:
+    """The box of an action, with its micro-batch's number unless that would be too small to read."""
     kind, number = span.action.kind, span.action.micro_batch
     x, width = LEFT + (span.start - origin) * per_second, (span.end - span.start) * per_second
-    y, size = top + span.rank * height + 1.5, min(13.0, height - 6, (width - 2) / (0.62 * digits))
+    y = top + span.rank * height + 1.5
     box = f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width - 1, 0.5):.1f}" height="{height - 3}" fill="{FILL[kind]}"/>'
     if size < 7:
         return box
@@ -164,6 +172,41 @@ def _cell(span: Span, width: int) -> str:
     return (label if len(label) <= width else label[:1]).ljust(width, "─")[:width]
 
 
-def live_in_words(peak: int) -> str:
-    """The most micro-batches that a rank holds at once, in words."""
-    return plural("at most {count} live micro-batch on a rank", "at most {count} live micro-batches on a rank", peak)
+def column_split_svg(parts: int = 4) -> str:
+    """The product ``x w = y`` with w cut by its columns: each rank's columns of w give the same columns of y."""
+    title = _("Each rank multiplies x by its own columns of w, and gets its own columns of y")
+    shades = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7")
+    wide, tall, cell, top = 90, 70, 60, 44
+    w_left = 60 + wide + 50
+    y_left = w_left + parts * cell + 60
+    middle = top + wide / 2
+
+    def box(x: float, y: float, width: float, height: float, fill: str, label: str) -> str:
+        ink = "currentColor" if fill == "none" else "#000000"
+        return (
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}" stroke="currentColor"/>'
+            f'<text x="{x + width / 2}" y="{y + height / 2 + 5}" font-size="15" text-anchor="middle" fill="{ink}">'
+            f"{label}</text>"
+        )
+
+    def word(x: float, y: float, text: str, size: int = 13) -> str:
+        return f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="middle">{escape(text)}</text>'
+
+    rows = top + (wide - tall) / 2
+    bodies = [box(60, rows, wide, tall, "none", "x"), word(60 + wide + 25, middle + 6, "×", 20)]
+    for rank in range(parts):
+        fill = shades[rank % len(shades)]
+        bodies.append(box(w_left + rank * cell, top, cell, wide, fill, f"w{rank}"))
+        bodies.append(box(y_left + rank * cell, rows, cell, tall, fill, f"y{rank}"))
+        name = _("rank {number}").format(number=rank)
+        bodies.append(word(w_left + rank * cell + cell / 2, top + wide + 17, name, 12))
+        bodies.append(word(y_left + rank * cell + cell / 2, top + wide + 17, name, 12))
+    bodies.append(word(y_left - 30, middle + 6, "=", 20))
+    bodies.append(word(60 + wide / 2, top + wide + 17, _("on every rank"), 12))
+    shapes = ((60 + wide / 2, "[batch, in]"), (w_left + parts * cell / 2, "[in, out]"))
+    bodies += [word(x, top + wide + 36, shape) for x, shape in (*shapes, (y_left + parts * cell / 2, "[batch, out]"))]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + wide + 46}" width="100%" role="img" '
+        f'aria-label="{escape(title)}" font-family="system-ui, sans-serif" fill="currentColor">'
+        f'<text x="{LEFT}" y="22" font-size="16" font-weight="600">{escape(title)}</text>{"".join(bodies)}</svg>'
+    )

@@ -52,7 +52,10 @@ class Reporter:
         self.dismissed = threading.Event()
 
     def send(self, kind: str, content: Any) -> None:
-        """Send one message to the caller."""
+        """Send one message to the caller, after all that was printed before it."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)  # what C code printed: nothing else would flush it
         with self.lock:
             self.control.send((kind, content))
 
@@ -103,8 +106,6 @@ def main(job: Job, control: Connection, output: Connection) -> None:
             message = "result", _packed_result(fn(*args, **kwargs))
     except BaseException as error:
         message = "failed", _story(error)
-    sys.stdout.flush()
-    sys.stderr.flush()
     reporter.send(*message)
     # Sockets stay open until the caller has heard everyone: another rank must never fail because this one left.
     reporter.dismissed.wait()

@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 import torch.distributed as dist
 
 from minipar import cargo, rank
-from minipar.devices import place
+from minipar.devices import DEVICE_VARIABLE, choose, gpus, place
 
 GRACE = 0.3  # seconds in which a killed rank's own end is noticed before its neighbours' broken sockets are believed
 ANSWER = 1.0  # seconds that ranks get to say where they stand
@@ -34,10 +35,14 @@ class RankFailed(RuntimeError):
     """
 
     def __init__(self, message: str, rank: int | None, places: dict[int, str]) -> None:
-        others = "\n".join(f"  rank {r}: {place}" for r, place in sorted(places.items()))
-        super().__init__(f"{message}\n\nWhere the ranks stood:\n{others}" if others else message)
+        super().__init__(message, rank, places)  # all three, so that the error itself can be pickled
+        self.message = message
         self.rank = rank
         self.places = places
+
+    def __str__(self) -> str:
+        others = "\n".join(f"  rank {r}: {place}" for r, place in sorted(self.places.items()))
+        return f"{self.message}\n\nWhere the ranks stood:\n{others}" if others else self.message
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the rank's story, without the caller's waiting loop (IPython's documented hook)."""
@@ -70,12 +75,13 @@ def run(
     on_report: called here with ``(rank, value)`` for every ``minipar.report(value)`` inside a rank.
 
     Raises `RankFailed` when a rank raises or dies, `RankTimeout` when time is up, `ValueError` for
-    degrees that do not fit the ranks that are there.
+    degrees that do not fit the ranks that are there and for a device that is not there.
     """
     if ranks < 1:
         raise ValueError(f"ranks={ranks}; at least one rank is needed")
+    choose(0, ranks, device, gpus() if device == "cuda" else 0)  # what is wrong in every rank is told before they start
     if dist.is_initialized() or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
-        return _join(fn, ranks, args, kwargs, timeout, on_report)
+        return _join(fn, ranks, args, kwargs, timeout, device, on_report)
     payload, sources = cargo.pack((fn, args, kwargs))
     with tempfile.TemporaryDirectory(prefix="minipar-") as folder:
         store, environment = os.path.join(folder, "rendezvous"), dict(os.environ)
@@ -90,6 +96,7 @@ def _join(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     timeout: float,
+    device: str | None,
     on_report: OnReport,
 ) -> list[Any]:
     """`run` in the ranks that are there: every rank calls this, every rank gets the whole list."""
@@ -97,6 +104,8 @@ def _join(
     if there != ranks:
         raise ValueError(f"run was asked for ranks={ranks}, but {there} ranks were started: make the two numbers equal")
     if not dist.is_initialized():
+        if device is not None:
+            os.environ[DEVICE_VARIABLE] = device
         rank.join_group(place(), int(os.environ["RANK"]), there, "env://", timeout)
     deliver = functools.partial(on_report, dist.get_rank()) if on_report else None
     with rank.reporting_to(deliver):
@@ -110,21 +119,24 @@ class Member:
     """The caller's side of one rank: its process, its pipes, what it has said so far."""
 
     def __init__(self, job: rank.Job) -> None:
+        self.rank = job.rank
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["minipar.preload"])
-        self.rank = job.rank
-        self.control, theirs = context.Pipe()
-        self.output, out = context.Pipe(duplex=False)
-        self.process = context.Process(target=rank.main, args=(job, theirs, out), daemon=True)
+        self.control, self.theirs = context.Pipe()
+        self.output, self.out = context.Pipe(duplex=False)
+        self.process = context.Process(target=rank.main, args=(job, self.theirs, self.out), daemon=True)
         self.tail = b""
         self.state = "running"  # then "result", "failed" or "died"
         self.content: Any = None  # the packed result, or the failure's (line, traceback)
         self.heard_at = 0.0
         self.place: str | None = None
-        with _no_main_module():
+
+    def start(self) -> None:
+        """Start the process, and leave it the only holder of its ends of the pipes."""
+        with _interrupts_held(), _no_main_module():
             self.process.start()
-        theirs.close()
-        out.close()
+            self.theirs.close()
+            self.out.close()
 
     def print_output(self) -> None:
         """Print the whole lines that have arrived, each with the rank's number."""
@@ -139,6 +151,8 @@ class Member:
     def hear(self, on_report: OnReport) -> None:
         """Take in one message from the rank, or its end."""
         try:
+            if not self.control.poll():  # it was the process's end that was heard; its child may hold the pipe open
+                raise EOFError
             kind, content = self.control.recv()
         except (EOFError, OSError):
             self.control.close()
@@ -203,19 +217,43 @@ def _no_main_module() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold an interrupt back while processes start and end, so that none is left that nobody knows of.
+
+    The handler is for this process. The mask is for the server that forks the ranks: it inherits it,
+    and an interrupt meant for its caller must not end it while it imports.
+    """
+    held: list[int] = []
+    main = threading.current_thread() is threading.main_thread()  # interrupts reach only this thread
+    handler = signal.signal(signal.SIGINT, lambda number, _: held.append(number)) if main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
 def _started(jobs: Sequence[rank.Job]) -> Iterator[list[Member]]:
     members: list[Member] = []
     try:
         for job in jobs:
             members.append(Member(job))
+            members[-1].start()
         yield members
         for member in members:
-            member.control.send("leave")
+            with contextlib.suppress(OSError):
+                member.control.send("leave")
         for member in members:
             member.process.join(timeout=5)
     finally:
-        for member in members:
-            member.end()
+        with _interrupts_held():
+            for member in members:
+                member.end()
 
 
 def _collect(members: list[Member], timeout: float, on_report: OnReport) -> list[Any]:
@@ -238,7 +276,8 @@ def _collect(members: list[Member], timeout: float, on_report: OnReport) -> list
 def _hear(members: list[Member], seconds: float, on_report: OnReport = None) -> None:
     """Take in whatever the ranks have to say, waiting at most `seconds` for it."""
     ears: dict[Any, Callable[[], None]] = {m.output: m.print_output for m in members if not m.output.closed}
-    ears |= {m.control: functools.partial(m.hear, on_report) for m in members if not m.control.closed}
+    for m in (m for m in members if not m.control.closed):
+        ears[m.control] = ears[m.process.sentinel] = functools.partial(m.hear, on_report)
     for ready in wait(list(ears), max(seconds, 0.0)):
         ears[ready]()
 

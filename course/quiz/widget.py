@@ -24,7 +24,7 @@ class QuizWidget(anywidget.AnyWidget):
     _esm = script("quiz")
     _css = style()
     words = traitlets.Dict().tag(sync=True)
-    questions = traitlets.List().tag(sync=True)
+    questions = traitlets.List(traitlets.Dict()).tag(sync=True)
     grades = traitlets.Dict().tag(sync=True)
     score = traitlets.Unicode().tag(sync=True)
 

@@ -37,10 +37,10 @@ class Explorer(anywidget.AnyWidget):
 
     _esm = script("explorer")
     _css = style()
-    controls = traitlets.List().tag(sync=True)
+    controls = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     picture = traitlets.Unicode().tag(sync=True)
-    facts = traitlets.List().tag(sync=True)
+    facts = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
 
     def __init__(self, controls: tuple[Control, ...], look: Callable[..., View]) -> None:
         self._look, self._limits = look, {c.name: (c.least, c.most) for c in controls}

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from IPython.display import HTML
+
 from course.widgets.explorer import Control, Explorer, View
-from minipar.draw import Panel, gantt_svg, live_in_words, percent
-from minipar.pipeline import gpipe, simulate
+from course.widgets.predict import Prediction, predict
+from minipar import demo
+from minipar.draw import Panel, column_split_svg, gantt_svg, percent
+from minipar.pipeline import Costs, gpipe, simulate
 from minipar.words import _, plural
 
 MOST_STAGES, MOST_MICRO_BATCHES = 8, 32
+FORWARDS = _("time, in forwards of one micro-batch in one stage")
+PACE = Costs(forward=0.02, backward=0.04)  # seconds; what a real run's actions are made to take
+
+
+def micro_batches_in_words(count: int) -> str:
+    """A number of micro-batches, in words."""
+    return plural("{count} micro-batch", "{count} micro-batches", count)
+
+
+def stages_in_words(count: int) -> str:
+    """A number of stages, in words."""
+    return plural("{count} stage", "{count} stages", count)
 
 
 def look(stages: int, micro_batches: int) -> View:
@@ -17,7 +33,7 @@ def look(stages: int, micro_batches: int) -> View:
     title = ", ".join(
         (
             plural("{count} stage", "{count} stages", stages),
-            plural("{count} micro-batch", "{count} micro-batches", micro_batches),
+            micro_batches_in_words(micro_batches),
         )
     )
     picture = gantt_svg(
@@ -30,7 +46,7 @@ def look(stages: int, micro_batches: int) -> View:
             (_("bubble: idle share of all time"), percent(timeline.bubble_of_total)),
             (_("idle time over ideal time"), percent(timeline.bubble_over_ideal)),
             (_("faster than one rank"), _("{times:.1f} times").format(times=faster)),
-            (_("memory: live micro-batches"), live_in_words(max(schedule.peak_live))),
+            (_("memory: peak of live micro-batches"), micro_batches_in_words(max(schedule.peak_live))),
         ),
     )
 
@@ -44,3 +60,42 @@ def pipeline(stages: int = 4, micro_batches: int = 1) -> Explorer:
         ),
         look,
     )
+
+
+def stage_alone() -> HTML:
+    """One rank with the whole model and the whole batch: never idle."""
+    panel = Panel("", simulate(gpipe(1, 1)))
+    return HTML(gantt_svg([panel], _("One rank, the whole model"), FORWARDS))  # type: ignore[no-untyped-call]
+
+
+def predict_bubble(stages: int, micro_batches: int) -> Prediction:
+    """Ask for the bubble of GPipe with these degrees; after the answer, show it."""
+    view = look(stages, micro_batches)
+    question = _("{stages}, {micro_batches}: how much of the time are the ranks idle, on average?").format(
+        stages=stages_in_words(stages), micro_batches=micro_batches_in_words(micro_batches)
+    )
+    timeline = simulate(gpipe(stages, micro_batches))
+    because = _("The ranks together have {total:g} units of time and work in {busy:g} of them.").format(
+        total=timeline.ranks * timeline.duration, busy=timeline.busy
+    )
+    item = f"00-start/bubble-{stages}-{micro_batches}"
+    return predict(item, question, "%", round(100 * timeline.bubble_of_total, 1), because, view.picture)
+
+
+def column_split() -> HTML:
+    """The picture of a matrix multiplication cut by columns."""
+    return HTML(column_split_svg())  # type: ignore[no-untyped-call]
+
+
+def on_real_ranks(stages: int = 4, micro_batches: int = 1) -> HTML:
+    """Run a GPT cut into `stages` stages, a process each, and show the measured timeline below the predicted one.
+
+    The messages are real; the time of each action is emulated, so that it also shows on a machine with few cores.
+    """
+    result = demo.bubble(micro_batches, stages=stages, pace=PACE, repeats=1)
+    title = f"{stages_in_words(stages)}, {micro_batches_in_words(micro_batches)}"
+    panels = [
+        Panel(_("predicted"), result.predicted),
+        Panel(_("measured on real processes (emulated pace)"), result.measured),
+    ]
+    return HTML(gantt_svg(panels, title, _("time in milliseconds"), scale=1000))  # type: ignore[no-untyped-call]

@@ -1,0 +1,118 @@
+"""Lesson 00: multiply by a matrix that is split by its columns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from course.exercises import on_ranks
+from course.exercises.exercise import Answer, Exercise, Status, Verdict, WrongAnswer
+from minipar import Mesh, comm
+from minipar.comm import Traffic
+from minipar.mesh import Axis
+from minipar.words import _
+
+LESSON = "00-start"
+CASES = ((2, 3, 5, 8), (4, 2, 7, 12))  # ranks, batch, in, out; chosen so that no wrong shape looks right
+
+
+def examine(answer: Answer) -> Verdict:
+    """Run the answer on 2 and on 4 ranks, compare with the unsplit product, and weigh what was sent."""
+    heaviest = (0.0, 0.0)
+    for tp, batch, wide, out in CASES:
+        stream = torch.Generator().manual_seed(tp)
+        x, w = (torch.randn(size, generator=stream, dtype=torch.float64) for size in ((batch, wide), (wide, out)))
+
+        def work(mesh: Mesh, x: Tensor = x, w: Tensor = w) -> Tensor:
+            result: Tensor = answer(x.clone(), w.chunk(mesh.tp.size, 1)[mesh.tp.rank].clone(), mesh.tp)
+            return result
+
+        results = on_ranks.outputs(work, tp)
+        if isinstance(results, Verdict):
+            return results
+        for rank, (y, _sent) in enumerate(results):
+            where = _("{ranks} ranks, rank {rank}").format(ranks=tp, rank=rank)
+            if (wrong := on_ranks.compare(y, x @ w, where)) is not None:
+                return wrong
+        heaviest = max(heaviest, (_bytes(results[0][1]), (tp - 1) / tp * batch * out * x.element_size()))
+    return _weigh(*heaviest)
+
+
+def _bytes(rows: list[Traffic]) -> float:
+    return sum(row.sent for row in rows)
+
+
+def _weigh(sent: float, target: float) -> Verdict:
+    rows = ((_("bytes that each rank sends (4 ranks)"), f"{sent:g}", _("at most {bytes:g}").format(bytes=target)),)
+    if sent > target:
+        message = _("The product is right on every rank. But there is a way that sends less.")
+        return Verdict(Status.OUTSIDE_TARGET, message, rows)
+    message = _(
+        "Equal to the unsplit product on 2 and on 4 ranks, on every rank. You have split a matrix over processes."
+    )
+    return Verdict(Status.PASSED, message, rows)
+
+
+def column_linear(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    """The solution: multiply by the columns that are here, then join the columns of the result."""
+    y_columns = x @ w_columns
+    return comm.all_gather(y_columns, tp, dim=1)
+
+
+def _never_joined(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return x @ w_columns
+
+
+def _joined_as_rows(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return comm.all_gather(x @ w_columns, tp, dim=0)
+
+
+def _added(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return comm.all_reduce(x @ w_columns, tp)
+
+
+def _own_columns_everywhere(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return (x @ w_columns).repeat(1, tp.size)
+
+
+def _in_another_order(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return comm.all_gather(x @ w_columns, tp, dim=1).roll(w_columns.shape[1], 1)
+
+
+def _weight_joined_first(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    return x @ comm.all_gather(w_columns, tp, dim=1)
+
+
+def _padded_and_added(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    width = w_columns.shape[1]
+    y = x.new_zeros(len(x), width * tp.size)
+    y[:, tp.rank * width : (tp.rank + 1) * width] = x @ w_columns
+    return comm.all_reduce(y, tp)
+
+
+COLUMN_LINEAR = Exercise(
+    name="column-linear",
+    lesson=LESSON,
+    examine=examine,
+    hints=(
+        _("Look at one rank alone. It has all of `x` and some columns of `w`. Which columns of `y` can it compute?"),
+        _(
+            "`x @ w_columns` has the shape [batch, out / ranks]: this rank's columns of `y`. "
+            "The other ranks have the other columns."
+        ),
+        _(
+            "`comm.all_gather(tensor, tp, dim=…)` joins every rank's tensor along `dim`. "
+            "Columns lie side by side: which dim is that?"
+        ),
+    ),
+    solution=column_linear,
+    wrong=(
+        WrongAnswer(_never_joined, Status.WRONG_SHAPE),
+        WrongAnswer(_joined_as_rows, Status.WRONG_SHAPE),
+        WrongAnswer(_added, Status.WRONG_SHAPE),
+        WrongAnswer(_own_columns_everywhere, Status.WRONG_VALUE),
+        WrongAnswer(_in_another_order, Status.WRONG_VALUE),
+        WrongAnswer(_weight_joined_first, Status.OUTSIDE_TARGET),
+        WrongAnswer(_padded_and_added, Status.OUTSIDE_TARGET),
+    ),
+)
