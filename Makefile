@@ -24,7 +24,7 @@ test: .venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/nbstripout --verify --keep-count notebooks/*.ipynb
+	$(BIN)/nbstripout --verify --keep-count --keep-id notebooks/*.ipynb
 	$(BIN)/pytest $(ARGS) tests
 	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=120 notebooks
 
