@@ -20,6 +20,7 @@ course: .venv
 demo: .venv
 	@$(BIN)/minipar demo $(ARGS)
 
+test: export COURSE_DATA := $(shell mktemp -d)
 test: .venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import signal
 import sys
 import webbrowser
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -31,26 +31,31 @@ def start(lesson: Annotated[str, typer.Argument(help="Number of a lesson.")] = "
         _stop(text.format(reason=error.strerror or error, folder=data_folder()))
     except ValueError as error:
         _stop(str(error))
-    # From here on a Ctrl-C reaches JupyterLab too, which ends by itself.
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            running.wait()
-        except RuntimeError as error:
-            running.process.terminate()
-            _stop(str(error))
-        console.print(_("The lesson is at"), f"\n\n    {running.address}\n")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended is to be interrupted: nothing stays behind
+    try:
+        running.wait()
+        _say_where(console, running)
         if browser and server.has_display():
             webbrowser.open(running.address)
-        elif not server.has_display():
-            console.print(_("Is this machine somewhere else? Then first run, on your own:"))
-            console.print(f"\n    {server.tunnel(running.port)}\n")
-        console.print(_("Ctrl-C ends it."))
         running.process.wait()
-    running.process.terminate()
-    running.process.wait()
+    except KeyboardInterrupt:
+        console.print(_("The course ends. What you did is kept."))
+    except RuntimeError as error:
+        _stop(str(error))
+    finally:
+        running.process.terminate()
+        running.process.wait()
 
 
-def _stop(sentence: str) -> None:
+def _say_where(console: Console, running: server.Server) -> None:
+    console.print(_("The lesson is at"), f"\n\n    {running.address}\n")
+    if not server.has_display():
+        console.print(_("Is this machine somewhere else? Then first run, on your own:"))
+        console.print(f"\n    {server.tunnel(running.port)}\n")
+    console.print(_("Ctrl-C ends it."))
+
+
+def _stop(sentence: str) -> NoReturn:
     Console(stderr=True).print(sentence, style="red", markup=False)
     raise typer.Exit(1)
 

@@ -57,8 +57,8 @@ class Server:
         raise RuntimeError(f"JupyterLab did not answer on port {self.port} within {PATIENCE:g} s")
 
 
-def start(lesson: Lesson) -> Server:
-    """Start JupyterLab with `lesson` open. Its settings and workspace are the course's own, not the user's.
+def start(lesson: Lesson, root: Path = ROOT) -> Server:
+    """Start JupyterLab in `root` with `lesson` open. Its settings and workspace are the course's own, not the user's.
 
     Raises `OSError` where the data folder cannot be written or no port is free.
     """
@@ -69,20 +69,20 @@ def start(lesson: Lesson) -> Server:
         file.write_text(json.dumps(content), encoding="utf-8")
     port, token = _free_port(), secrets.token_urlsafe(24)
     page = f"lab/tree/{lesson.notebook.relative_to(ROOT).as_posix()}"
-    return Server(_launch(home, port, token, page), port, token, page)
+    return Server(_launch(root, home, port, token, page), port, token, page)
 
 
-def _launch(home: Path, port: int, token: str, page: str) -> subprocess.Popen[bytes]:
+def _launch(root: Path, home: Path, port: int, token: str, page: str) -> subprocess.Popen[bytes]:
     options = [
         "--no-browser",
         f"--port={port}",
         "--ServerApp.port_retries=0",
-        f"--ServerApp.root_dir={ROOT}",
+        f"--ServerApp.root_dir={root}",
         f"--LabApp.default_url=/{page}",
         f"--LabApp.user_settings_dir={home / 'settings'}",
         f"--LabApp.workspaces_dir={home / 'workspaces'}",
         "--KernelManager.transport=ipc",
-        "--log-level=ERROR",
+        "--Application.log_level=ERROR",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         options.append("--allow-root")  # on a rented GPU machine one often is root
@@ -111,5 +111,6 @@ def has_display() -> bool:
 
 def tunnel(port: int) -> str:
     """The command that brings the server's port to the learner's own machine."""
-    user, host = os.environ.get("USER") or "USER", socket.getfqdn()
+    user, connection = os.environ.get("USER") or "USER", os.environ.get("SSH_CONNECTION", "").split()
+    host = connection[2] if len(connection) == 4 else socket.gethostname()  # the address that they came in by
     return f"ssh -N -L {port}:localhost:{port} {shlex.quote(f'{user}@{host}')}"

@@ -74,7 +74,11 @@ def train(pp: int, tp: int, micro_batches: int, steps: int, text: Path | None) -
 
 
 def train_split(steps: int, text: Path | None, on_loss: Callable[[float], None]) -> list[Training]:
-    """Train on pp × tp = 2 × 2 ranks; `on_loss` hears each step's loss. Returns what every rank saw."""
+    """Train on pp × tp = 2 × 2 ranks; `on_loss` hears each step's loss. Returns what every rank saw.
+
+    Raises `ValueError`, before a rank starts, for a text that cannot be read or is too short.
+    """
+    ByteText(text).batch(0, BATCH, CONFIG.sequence)
 
     def first_rank_only(rank: int, loss: float) -> None:
         if rank == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from minipar import cargo
 from minipar.devices import DEVICE_VARIABLE, Placement, place
 
-PR_SET_PDEATHSIG = 1  # Linux: a signal for this process when the one that forked it ends
+F_SETSIG = 10  # Linux: which signal an asynchronous file descriptor sends
 LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"))
 HERE = str(Path(__file__).parent)
 
@@ -53,9 +54,9 @@ class Reporter:
 
     def send(self, kind: str, content: Any) -> None:
         """Send one message to the caller, after all that was printed before it."""
+        ctypes.CDLL(None).fflush(None)  # what C code printed: nothing else would flush it
         sys.stdout.flush()
         sys.stderr.flush()
-        ctypes.CDLL(None).fflush(None)  # what C code printed: nothing else would flush it
         with self.lock:
             self.control.send((kind, content))
 
@@ -93,9 +94,10 @@ def reporting_to(deliver: Callable[[Any], None] | None) -> Iterator[None]:
         _deliver = before
 
 
-def main(job: Job, control: Connection, output: Connection) -> None:
+def main(job: Job, control: Connection, output: Connection, lifeline: Connection) -> None:
     """Be rank `job.rank`: everything between birth and end, with all output sent to `output`."""
     _become_a_rank(job, output)
+    _die_with_caller(lifeline)
     reporter = Reporter(control)
     threading.Thread(target=reporter.listen, daemon=True).start()
     message: tuple[str, Any]
@@ -116,8 +118,6 @@ def main(job: Job, control: Connection, output: Connection) -> None:
 def _become_a_rank(job: Job, output: Connection) -> None:
     os.setsid()  # a group of its own, so that helpers started by the function can be ended with it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's to handle
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -131,6 +131,18 @@ def _become_a_rank(job: Job, output: Connection) -> None:
     if job.device is not None:
         os.environ[DEVICE_VARIABLE] = job.device
     torch.set_num_threads(1)
+
+
+def _die_with_caller(lifeline: Connection) -> None:
+    """Let the kernel end this rank and all its helpers when the caller is gone, even if it is stopped or stuck.
+
+    When the other end of the pipe closes, Linux sends SIGKILL to this rank's process group. Elsewhere the
+    listening thread does what it can.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(lifeline, F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def join_group(placement: Placement, rank: int, ranks: int, init_method: str, timeout: float) -> None:

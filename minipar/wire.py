@@ -81,15 +81,15 @@ class Inbox:
     def __init__(self, axis: Axis, source: int, line: int, count: int) -> None:
         self.axis, self.source, self.line, self.count = axis, axis.ranks[source], line, count
         self.known: tuple[Description, ...] = ()
-        self.early: dict[int, tuple[Tensor, ...]] = {}
+        self.early: dict[int, tuple[tuple[Tensor, ...], tuple[Description, ...]]] = {}
         self._make_room()
 
     def receive(self, micro_batch: int) -> tuple[Tensor, ...]:
         """The tensors of `micro_batch`, on this rank's device; messages that come before it are kept."""
         while micro_batch not in self.early:
             number, tensors = self._next()
-            self.early[number] = tensors
-        described = zip(self.early.pop(micro_batch), self.known, strict=True)
+            self.early[number] = tensors, self.known
+        described = zip(*self.early.pop(micro_batch), strict=True)
         device = self.axis.placement.device
         return tuple(tensor.to(device).requires_grad_(d.requires_grad) for tensor, d in described)
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.language import localized
-from course.quiz.schema import Number, OneChoice, SeveralChoices
+from course.quiz.schema import AnyQuestion, Number, OneChoice, SeveralChoices
 from minipar.words import _
-
-AnyQuestion = OneChoice | SeveralChoices | Number
 
 
 @dataclass(frozen=True)

@@ -117,22 +117,23 @@ class Number(Question):
     mistakes: tuple[Mistake, ...] = ()
 
 
+AnyQuestion = Annotated[OneChoice | SeveralChoices | Number, Field(discriminator="kind")]
+
+
+def _ids_differ(questions: tuple[Question, ...]) -> tuple[Question, ...]:
+    ids = [question.id for question in questions]
+    if twice := [one for one in ids if ids.count(one) > 1]:
+        raise ValueError(f"two questions have the id {twice[0]!r}")
+    return questions
+
+
 class Quiz(Part):
     """A quiz: its questions in order, and the share of the points that passes it."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
     title: Text
     pass_mark: Annotated[float, Field(gt=0, le=1)] = 0.8
-    questions: Annotated[
-        tuple[Annotated[OneChoice | SeveralChoices | Number, Field(discriminator="kind")], ...], Field(min_length=1)
-    ]
-
-    @model_validator(mode="after")
-    def _ids_differ(self) -> Quiz:
-        ids = [question.id for question in self.questions]
-        if twice := [one for one in ids if ids.count(one) > 1]:
-            raise ValueError(f"two questions have the id {twice[0]!r}")
-        return self
+    questions: Annotated[tuple[AnyQuestion, ...], Field(min_length=1), AfterValidator(_ids_differ)]
 
 
 def load(path: Path) -> Quiz:

@@ -12,9 +12,10 @@ import traitlets
 from course.language import localized
 from course.lessons import find
 from course.progress import Progress, ProgressError
-from course.quiz.grade import AnyQuestion, grade
-from course.quiz.schema import Number, Quiz, load
+from course.quiz.grade import grade
+from course.quiz.schema import AnyQuestion, Number, Quiz, load
 from course.widgets.front import script, style
+from minipar.draw import percent
 from minipar.words import _
 
 
@@ -72,14 +73,12 @@ class QuizWidget(anywidget.AnyWidget):
     def _sum(self, notice: str) -> str:
         """The score in words: the best points of each question so far."""
         got = sum(points or 0.0 for points in self._best.values())
-        possible = sum(q.points for q in self._quiz.questions)
+        possible, mark = sum(q.points for q in self._quiz.questions), percent(self._quiz.pass_mark)
         tried = sum(points is not None for points in self._best.values())
         if notice or not tried:
-            return notice or _("Nothing answered yet. {needed:g} of {possible:g} points pass.").format(
-                needed=self._quiz.pass_mark * possible, possible=possible
-            )
+            return notice or _("Nothing answered yet. {share} of the points pass.").format(share=mark)
         passed = got >= self._quiz.pass_mark * possible
-        verdict = _("Passed.") if passed else _("{needed:g} pass.").format(needed=self._quiz.pass_mark * possible)
+        verdict = _("Passed.") if passed else _("{share} of the points pass.").format(share=mark)
         return _("Your best so far: {got:g} of {possible:g} points.").format(got=got, possible=possible) + " " + verdict
 
 

@@ -117,20 +117,23 @@ def _check_complete(schedule: Schedule) -> None:
     m, p = schedule.micro_batches, schedule.stages
     if m == 0:
         raise ScheduleError(f"schedule {schedule.name!r} does nothing")
-    wanted = {Action(kind, s, i) for kind in ("F", "B") for s in range(p) for i in range(m)}
+    done: set[Action] = set()
     for rank, actions in enumerate(schedule.actions):
         for action, times in Counter(actions).items():
-            if action not in wanted:
+            if action.kind not in ("F", "B") or not 0 <= action.stage < p or action.micro_batch < 0:
                 raise ScheduleError(f"rank {rank} does {action}, but there are {p} stages and {m} micro-batches")
             if schedule.holder[action.stage] != rank:
                 holder = schedule.holder[action.stage]
                 raise ScheduleError(f"rank {rank} does {action}, but rank {holder} holds that stage")
             if times > 1:
                 raise ScheduleError(f"rank {rank} does {action} {times} times")
-        wanted.difference_update(actions)
-    if wanted:
-        first = min(wanted, key=lambda a: (a.micro_batch, a.stage, a.kind != "F"))
-        raise ScheduleError(f"{first} is missing on rank {schedule.holder[first.stage]} ({len(wanted)} missing in all)")
+        done.update(actions)
+    missing = 2 * p * m - len(done)
+    if missing:
+        # One at a time: a slip of the keyboard such as F1000000000 asks for more actions than memory holds.
+        wanted = (Action(kind, s, i) for i in range(m) for s in range(p) for kind in ("F", "B"))
+        first = next(action for action in wanted if action not in done)
+        raise ScheduleError(f"{first} is missing on rank {schedule.holder[first.stage]} ({missing} missing in all)")
 
 
 def in_order(schedule: Schedule) -> Iterator[tuple[int, Action]]:
@@ -140,7 +143,7 @@ def in_order(schedule: Schedule) -> Iterator[tuple[int, Action]]:
     """
     done: set[Action] = set()
     position = [0] * schedule.ranks
-    asleep: dict[Action, int] = {}  # what a waiting rank waits for -> that rank
+    asleep: dict[Action, list[int]] = {}  # what ranks wait for -> those ranks
     awake = deque(range(schedule.ranks))
     while awake:
         rank = awake.popleft()
@@ -149,15 +152,15 @@ def in_order(schedule: Schedule) -> Iterator[tuple[int, Action]]:
             action = actions[position[rank]]
             missing = _missing(action, schedule.stages, done)
             if missing is not None:
-                asleep[missing] = rank
+                asleep.setdefault(missing, []).append(rank)
                 break
             yield rank, action
             done.add(action)
             position[rank] += 1
-            if action in asleep:
-                awake.append(asleep.pop(action))
+            awake.extend(asleep.pop(action, ()))
     if asleep:
-        waits = [f"rank {r} waits for {a} before {schedule.actions[r][position[r]]}" for a, r in asleep.items()]
+        waiting = sorted((rank, action) for action, ranks in asleep.items() for rank in ranks)
+        waits = [f"rank {r} waits for {action} before {schedule.actions[r][position[r]]}" for r, action in waiting]
         raise ScheduleError(f"schedule {schedule.name!r} never finishes: {'; '.join(waits)}")
 
 

@@ -39,9 +39,12 @@ class ColumnParallelLinear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(cut.take(bias, axis.rank, axis.size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply by this rank's part."""
+        """Multiply by this rank's part; with `gather_output` put the parts of each section together again."""
         y = F.linear(copy_to_region(x, self.axis), self.weight, self.bias)
-        return gather_from_region(y, self.axis) if self.gather_output else y
+        if not self.gather_output:
+            return y
+        parts = gather_from_region(y, self.axis).chunk(self.axis.size, -1)
+        return Cut(-1, self.cuts["weight"].sections).join(parts)
 
 
 class RowParallelLinear(nn.Module):

@@ -9,6 +9,11 @@ import torch
 from torch import Tensor
 
 
+def stream(*key: int | str) -> torch.Generator:
+    """Random numbers of their own for each key. All of it is hashed: PyTorch uses only 32 bits of a CPU seed."""
+    return torch.Generator().manual_seed(zlib.crc32(repr(key).encode()))
+
+
 @dataclass(frozen=True)
 class Draw:
     """Draws unsplit weights, each from a stream of its own that depends only on `seed` and its full name.
@@ -26,8 +31,7 @@ class Draw:
 
     def normal(self, name: str, *shape: int, std: float = 0.02) -> Tensor:
         """The whole parameter `name` of this shape, normally distributed around 0."""
-        stream = torch.Generator().manual_seed(self.seed << 32 | zlib.crc32(f"{self.prefix}{name}".encode()))
-        return torch.randn(*shape, generator=stream, dtype=self.dtype) * std
+        return torch.randn(*shape, generator=stream(self.seed, self.prefix + name), dtype=self.dtype) * std
 
     def zeros(self, *shape: int) -> Tensor:
         """A whole parameter of zeros, such as a bias."""

@@ -8,6 +8,8 @@ from pydoc_data.topics import topics
 import torch
 from torch import Tensor
 
+from minipar.tensor.random import stream
+
 
 class ByteText:
     """Batches of consecutive bytes from a text; token = byte, so the vocabulary is 256.
@@ -29,7 +31,6 @@ class ByteText:
         room = len(self.bytes) - sequence
         if room < 1:
             raise ValueError(f"{self.name} has {len(self.bytes)} bytes; a sequence of {sequence} needs {sequence + 1}")
-        stream = torch.Generator().manual_seed(seed << 32 | step)
-        starts = torch.randint(room, (batch,), generator=stream)
+        starts = torch.randint(room, (batch,), generator=stream(seed, step))
         windows = torch.stack([self.bytes[s : s + sequence + 1] for s in starts.tolist()]).long()
         return windows[:, :-1], windows[:, 1:]
