@@ -100,7 +100,8 @@ def _rows(timeline: Timeline, top: float, height: int, per_second: float) -> str
             'stroke="currentColor" stroke-opacity=".3"/>'
         )
     size = {kind: _number_size(timeline, kind, height, per_second) for kind in FILL}
-    parts.extend(_box(s, timeline.start, top, height, per_second, size[s.action.kind]) for s in timeline.spans)
+    origin = timeline.start
+    parts.extend(_box(s, origin, top, height, per_second, size[s.action.kind]) for s in timeline.spans)
     return "".join(parts)
 
 
@@ -153,13 +154,13 @@ def gantt_text(panel: Panel, width: int = 72) -> Text:
     names = [_("rank {number}").format(number=rank) for rank in range(timeline.ranks)]
     margin = max(map(len, names)) + 1
     columns = max(width - margin, 10)
-    per_second = columns / (timeline.duration or 1.0)
+    origin, per_second = timeline.start, columns / (timeline.duration or 1.0)
     text = Text(in_words(panel) + "\n")
     for rank, name in enumerate(names):
         text.append(name.ljust(margin))
         at = 0
         for span in (s for s in timeline.spans if s.rank == rank):
-            start, end = (round((t - timeline.start) * per_second) for t in (span.start, span.end))
+            start, end = (round((t - origin) * per_second) for t in (span.start, span.end))
             text.append("·" * (start - at), style="dim")
             text.append(_cell(span, end - start), style=f"{INK[span.action.kind]} on {FILL[span.action.kind]}")
             at = end

@@ -149,7 +149,7 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback(page: Page) -> None
     question.get_by_label("The memory that holds activations").focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
-    expect(question.get_by_text("It is the white in the picture.")).to_be_visible()
+    expect(question.get_by_text("It is the empty space in the picture.")).to_be_visible()
     expect(page.locator(".course-quiz .score")).to_contain_text("1 of 6 points")
     keep(question, "feedback")
 
