@@ -37,6 +37,7 @@ pictures: .venv
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Python 3.10 or newer is needed; name one with: make course PYTHON=python3.12"; exit 1; }
+	@echo "Setting up .venv. This happens once and takes some minutes (1.5 GB, most of it PyTorch)."
 	$(PYTHON) -m venv .venv
 	$(if $(KEPT),grep -v '^\(torch\|numpy\)==' constraints.txt >.venv/constraints.txt && echo '$(KEPT)' >$(SITE)/kept-torch.pth,cp constraints.txt .venv/constraints.txt)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .venv/constraints.txt -e '.[test]'

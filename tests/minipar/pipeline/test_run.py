@@ -21,7 +21,10 @@ WIDTHS = (3, 5, 4, 6, 2)  # of the input and of the outputs of up to four stages
 
 
 class Stage(nn.Module):
-    """One layer. Between stages goes (hidden, a mask, positions, a scale without gradient); the last gives hidden."""
+    """One layer, of which the last gives `hidden` alone.
+
+    Between stages goes (hidden, a mask, positions, a scale without gradient, a tensor that nobody heeds).
+    """
 
     def __init__(self, stage: int, stages: int) -> None:
         super().__init__()
@@ -33,10 +36,10 @@ class Stage(nn.Module):
     def forward(self, x: Tensor, *others: Tensor) -> Any:
         if self.first:
             others = x[..., 0] > 0, torch.arange(x.shape[1]).expand(x.shape[:2]), x[..., 1:2].abs()
-        mask, positions, scale = others
+        mask, positions, scale, *_ = others
         y = torch.tanh(x @ self.weight) * scale + positions[..., None]
         y = y.masked_fill(mask[..., None], 0.5)
-        return y if self.last else (y, ~mask, positions + 1, scale * 2)
+        return y if self.last else (y, ~mask, positions + 1, scale * 2, y[..., 0] ** 2)
 
 
 def squared(output: Tensor, target: Tensor) -> Tensor:
@@ -229,10 +232,10 @@ def test_the_traffic_is_a_message_for_each_micro_batch_and_border() -> None:
     tokens = samples * sequence
     for rank, result in enumerate(stepped(gpipe(p, m), batch_of(samples, p))):
         messages = size = 0
-        if rank + 1 < p:  # hidden, mask, positions and scale go on
-            messages, size = messages + m, size + tokens * (8 * WIDTHS[rank + 1] + 1 + 8 + 8)
-        if rank > 0:  # the gradient of hidden alone comes back
-            messages, size = messages + m, size + tokens * 8 * WIDTHS[rank]
+        if rank + 1 < p:  # hidden, mask, positions, scale and what nobody heeds go on
+            messages, size = messages + m, size + tokens * (8 * WIDTHS[rank + 1] + 1 + 8 + 8 + 8)
+        if rank > 0:  # the gradients of the first and the last of these come back
+            messages, size = messages + m, size + tokens * (8 * WIDTHS[rank] + 8)
         assert result.traffic == [Traffic("send", "pp", p, messages, size), Traffic("broadcast", "pp", p, 1, 8)]
 
 
