@@ -94,6 +94,7 @@ def _launch(root: Path, home: Path, port: int, token: str, page: str) -> subproc
 def _free_port() -> int:
     for port in range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: a port just left is free
             try:
                 probe.bind(("127.0.0.1", port))
                 return port

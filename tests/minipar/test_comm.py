@@ -69,7 +69,7 @@ def test_a_tensor_may_lie_in_memory_in_another_order_on_each_rank() -> None:
     turned = [t.transpose(0, 2).contiguous().transpose(0, 2) if rank % 2 else t for rank, t in enumerate(WHOLE)]
     assert [t.is_contiguous() for t in turned] == [True, False] * 2
     on_both_meshes(turned)
-    on_both_meshes([t[::2, :, ::3].expand(2, 6, -1)[..., :2] for t in WHOLE])
+    on_both_meshes([t[::2, :, ::4] for t in WHOLE])
 
 
 def test_staged_through_host_memory_gives_the_same() -> None:
