@@ -1,18 +1,9 @@
-"""The reader's language: where the translations are, and which text of a quiz to show.
-
-`gettext` picks the language from the environment (LANGUAGE, LC_ALL, LC_MESSAGES, LANG), as every program does.
-"""
+"""The reader's language: which text of a quiz to show, chosen as `gettext` chooses (see `minipar.words`)."""
 
 from __future__ import annotations
 
-import gettext
 import os
 from collections.abc import Mapping
-from pathlib import Path
-
-from minipar.words import DOMAIN
-
-gettext.bindtextdomain(DOMAIN, str(Path(__file__).parent / "locale"))
 
 
 def languages() -> list[str]:

@@ -17,6 +17,7 @@ from rich.table import Table
 from minipar import RankFailed, demo
 from minipar.doctor import examine
 from minipar.draw import Panel, gantt_text, percent
+from minipar.words import _, plural
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -42,7 +43,7 @@ def doctor_command(as_json: Json = False) -> None:
         return
     table = Table(show_header=False, box=None)
     for finding in findings:
-        table.add_row(finding.name, finding.value, style="bold" if "too old" in finding.advice else "")
+        table.add_row(finding.name, finding.value)
         if finding.advice:
             table.add_row("", f"→ {finding.advice}", style="dim")
     Console().print(table)
@@ -75,44 +76,44 @@ def demo_command(
 def _train(console: Console, text: Path | None, steps: int) -> tuple[list[float], float]:
     config = demo.CONFIG
     console.print(
-        f"[bold]1. One GPT on 4 ranks.[/] {config.layers} blocks in {demo.PP} pipeline stages; inside each stage the "
-        f"{config.heads} heads and the feed-forward are split over {demo.TP} tensor ranks."
+        _(
+            "[bold]1. One GPT on 4 ranks.[/] {layers} blocks in {stages} pipeline stages; inside each stage the "
+            "{heads} heads and the feed-forward are split over {tp} tensor ranks."
+        ).format(layers=config.layers, stages=demo.PP, heads=config.heads, tp=demo.TP)
     )
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeElapsedColumn(),
-    )
+    loss_column = TextColumn(_("loss") + " {task.fields[loss]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), loss_column, TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("training", total=steps, loss="…")
+        task = progress.add_task(_("training"), total=steps, loss="…")
         split = demo.train_split(steps, text, lambda loss: progress.update(task, advance=1, loss=f"{loss:.3f}"))
     losses = split[0].losses
-    console.print(f"The loss fell from {losses[0]:.3f} to {losses[-1]:.3f} in {steps} steps.")
+    fell = _("The loss went from {first:.3f} to {last:.3f} in {steps} steps.")
+    console.print(fell.format(first=losses[0], last=losses[-1], steps=steps))
     error = demo.max_relative_error(split, demo.train_unsplit(text))
-    verdict = "They are equal" if error <= 1e-12 else "[red]They differ[/]"
-    console.print(
-        f"Losses, gradients and weights of the first {demo.COMPARED} steps beside the unsplit model's (float64): "
-        f"{verdict}, largest relative error {error:.1e}.\n"
+    beside = _(
+        "Losses, gradients and weights of the first {steps} steps beside the unsplit model's (float64): "
+        "{verdict}, largest relative error {error:.1e}.\n"
     )
+    verdict = _("They are equal") if error <= 1e-12 else _("[red]They differ[/]")
+    console.print(beside.format(steps=demo.COMPARED, verdict=verdict, error=error))
     return losses, error
 
 
 def _bubbles(console: Console, text: Path | None) -> list[demo.Bubble]:
-    pace = demo.PACE
     console.print(
-        f"[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: each forward takes "
-        f"{pace.forward * 1e3:g} ms and each backward {pace.backward * 1e3:g} ms, slept where the work is shorter. "
-        "The messages between the ranks are real."
+        _(
+            "[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: each forward takes "
+            "{forward:g} ms and each backward {backward:g} ms, slept where the work is shorter. "
+            "The messages between the ranks are real."
+        ).format(forward=demo.PACE.forward * 1e3, backward=demo.PACE.backward * 1e3)
     )
-    table = Table("micro-batches", "predicted idle", "measured idle", title="The bubble")
+    table = Table(_("micro-batches"), _("predicted idle"), _("measured idle"), title=_("The bubble"))
     bubbles = []
     for micro_batches in (1, 2, 4, 8):
         bubble = demo.bubble(micro_batches, text)
         bubbles.append(bubble)
-        noun = "micro-batch" if micro_batches == 1 else "micro-batches"
-        panel = Panel(f"{micro_batches} {noun}, measured", bubble.measured)
-        console.print(gantt_text(panel, min(console.width, 100)))
+        label = plural("{count} micro-batch, measured", "{count} micro-batches, measured", micro_batches)
+        console.print(gantt_text(Panel(label, bubble.measured), min(console.width, 100)))
         shares = (timeline.bubble_of_total for timeline in (bubble.predicted, bubble.measured))
         table.add_row(str(micro_batches), *map(percent, shares))
     console.print(table)

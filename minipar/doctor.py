@@ -14,6 +14,7 @@ import torch
 from minipar import comm
 from minipar.devices import place
 from minipar.mesh import Mesh
+from minipar.words import _
 from minipar.world import run
 
 RANKS = 4
@@ -42,9 +43,15 @@ def examine(ranks: int = RANKS) -> list[Finding]:
         _version("Python", platform.python_version(), sys.version_info[:2], OLDEST_PYTHON),
         _version("PyTorch", torch.__version__, _numbers(torch.__version__), OLDEST_TORCH),
         _devices(described),
-        Finding(f"start {ranks} ranks", f"{again:.2f} s (the first time {first:.1f} s)"),
-        Finding(f"all-reduce over {ranks} ranks, 8 bytes", f"{latency * 1e6:.0f} µs"),
-        Finding(f"all-reduce over {ranks} ranks, {LARGE >> 20} MiB", _bandwidth(seconds, ranks)),
+        Finding(
+            _("start {ranks} ranks").format(ranks=ranks),
+            _("{again:.2f} s (the first time {first:.1f} s)").format(again=again, first=first),
+        ),
+        Finding(_("all-reduce over {ranks} ranks, 8 bytes").format(ranks=ranks), f"{latency * 1e6:.0f} µs"),
+        Finding(
+            _("all-reduce over {ranks} ranks, {size} MiB").format(ranks=ranks, size=LARGE >> 20),
+            _bandwidth(seconds, ranks),
+        ),
     ]
 
 
@@ -54,7 +61,7 @@ def measure_all_reduce() -> tuple[str, float, float]:
 
     def median_seconds(size: int, repeats: int) -> float:
         tensor = torch.ones(size // 4, device=mesh.device)
-        return statistics.median(_timed(lambda: comm.all_reduce(tensor, mesh.tp), mesh) for _ in range(repeats))
+        return statistics.median(_timed(lambda: comm.all_reduce(tensor, mesh.tp), mesh) for i in range(repeats))
 
     median_seconds(8, 5)  # the first calls open connections
     return str(place()), median_seconds(8, 50), median_seconds(LARGE, 7)
@@ -71,7 +78,8 @@ def _timed(work: Callable[[], object], mesh: Mesh) -> float:
 
 def _bandwidth(seconds: float, ranks: int) -> str:
     sent = 2 * (ranks - 1) / ranks * LARGE
-    return f"{seconds * 1e3:.1f} ms, so each rank sends {sent / seconds / 2**30:.2f} GiB/s"
+    words = _("{milliseconds:.1f} ms, so each rank sends {rate:.2f} GiB/s")
+    return words.format(milliseconds=seconds * 1e3, rate=sent / seconds / 2**30)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -80,13 +88,15 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _version(name: str, shown: str, numbers: tuple[int, ...], oldest: tuple[int, ...]) -> Finding:
     wanted = ".".join(map(str, oldest))
-    return Finding(name, shown, "" if numbers >= oldest else f"too old: install {name} {wanted} or newer")
+    advice = _("too old: install {name} {wanted} or newer").format(name=name, wanted=wanted)
+    return Finding(name, shown, "" if numbers >= oldest else advice)
 
 
 def _devices(described: str) -> Finding:
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if gpus:
-        return Finding("ranks run on", f"{described}; GPUs: {', '.join(gpus)}")
-    cpu_build = "" if torch.version.cuda else "; this PyTorch is built without CUDA"
-    advice = f"nothing is missing for the lessons: they run on the CPU{cpu_build}"
-    return Finding("ranks run on", described, advice)
+        return Finding(_("ranks run on"), f"{described}; GPUs: {', '.join(gpus)}")
+    advice = _("nothing is missing for the lessons: they run on the CPU")
+    if not torch.version.cuda:
+        advice += _("; to use a GPU, install a PyTorch that is built with CUDA")
+    return Finding(_("ranks run on"), described, advice)

@@ -1,11 +1,16 @@
 """Every sentence that a learner reads goes through `_`, so that the course can be read in another language.
 
-The catalogues belong to the course, which binds their folder (`course.language`); without one, English comes back.
+`gettext` picks the language from the environment (LANGUAGE, LC_ALL, LC_MESSAGES, LANG), as every program does.
+Without a catalogue for it, English comes back.
 """
 
 import gettext
+from pathlib import Path
 
 DOMAIN = "course"
+
+# The catalogues lie with the course, beside this package.
+gettext.bindtextdomain(DOMAIN, str(Path(__file__).parents[1] / "course" / "locale"))
 
 
 def _(text: str) -> str:
