@@ -1,5 +1,6 @@
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -51,10 +52,7 @@ def test_without_a_display_it_says_how_to_tunnel(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_taken_port_is_passed_over() -> None:
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", server._free_port()))
+    with socket.create_server(("127.0.0.1", server._free_port())) as taken:
         assert server._free_port() != taken.getsockname()[1]
 
 
