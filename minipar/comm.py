@@ -61,7 +61,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def page(self) -> Iterator[Ledger]:
-        """Within the block, note everything on a fresh page as well, and yield that page."""
+        """A page that holds, once the block is over, what was noted within it."""
         page = Ledger()
         before = self._calls.copy(), self._bytes.copy()
         try:
@@ -81,31 +81,66 @@ def to_wire(tensor: Tensor, axis: Axis) -> Tensor:
     return tensor.cpu() if axis.placement.staged else tensor
 
 
-def all_reduce(tensor: Tensor, axis: Axis) -> Tensor:
-    """The sum of the axis's tensors, on every rank. Shapes are equal everywhere."""
+class Pending:
+    """A collective that is under way: `wait` for its result, and compute something else until then."""
+
+    def __init__(self, result: Callable[[], Tensor], work: dist.Work | None = None) -> None:
+        self._result, self._work = result, work
+
+    def wait(self) -> Tensor:
+        """The result, once the collective is done."""
+        if self._work is not None:
+            self._work.wait()
+        return self._result()
+
+
+def start_all_reduce(tensor: Tensor, axis: Axis) -> Pending:
+    """Start an `all_reduce`."""
     if axis.size == 1:
-        return tensor
+        return Pending(lambda: tensor)
     axis.ledger.record("all-reduce", axis, size_of(tensor))
     wire = to_wire(tensor, axis)
     wire = wire.clone() if wire.data_ptr() == tensor.data_ptr() else wire
-    dist.all_reduce(wire, group=axis.group)
-    return wire.to(tensor.device)
+    work = dist.all_reduce(wire, group=axis.group, async_op=True)
+    return Pending(lambda: wire.to(tensor.device), work)
+
+
+def start_all_gather(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
+    """Start an `all_gather`."""
+    if axis.size == 1:
+        return Pending(lambda: tensor)
+    pieces, work = _start_gather(tensor, axis)
+    return Pending(lambda: torch.cat(pieces, dim).to(tensor.device), work)
+
+
+def start_reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
+    """Start a `reduce_scatter`."""
+    pieces = slices(tensor, axis, dim)
+    if axis.size == 1:
+        return Pending(lambda: tensor)
+    axis.ledger.record("reduce-scatter", axis, size_of(tensor))
+    # Before PyTorch 2.8 gloo reduces and scatters one tensor, cut along its first dimension, and no list of them.
+    wire = to_wire(torch.stack(pieces), axis)
+    mine = torch.empty_like(wire[0])
+    work = dist.reduce_scatter_tensor(mine, wire.flatten(0, 1), group=axis.group, async_op=True)
+    return Pending(lambda: mine.to(tensor.device), work)
+
+
+def _start_gather(tensor: Tensor, axis: Axis) -> tuple[list[Tensor], dist.Work | None]:
+    wire = to_wire(tensor, axis)
+    axis.ledger.record("all-gather", axis, size_of(wire) * axis.size)
+    pieces = [torch.empty_like(wire) for _ in axis.ranks]
+    return pieces, dist.all_gather(pieces, wire, group=axis.group, async_op=True)
+
+
+def all_reduce(tensor: Tensor, axis: Axis) -> Tensor:
+    """The sum of the axis's tensors, on every rank. Shapes are equal everywhere."""
+    return start_all_reduce(tensor, axis).wait()
 
 
 def all_gather(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     """The axis's tensors joined along `dim` in rank order, on every rank. Shapes are equal everywhere."""
-    return tensor if axis.size == 1 else torch.cat(gather_tensors(tensor, axis), dim)
-
-
-def gather_tensors(tensor: Tensor, axis: Axis) -> list[Tensor]:
-    """The axis's tensors in rank order, on every rank. Shapes are equal everywhere."""
-    if axis.size == 1:
-        return [tensor]
-    wire = to_wire(tensor, axis)
-    axis.ledger.record("all-gather", axis, size_of(wire) * axis.size)
-    pieces = [torch.empty_like(wire) for _ in axis.ranks]
-    dist.all_gather(pieces, wire, group=axis.group)
-    return [piece.to(tensor.device) for piece in pieces]
+    return start_all_gather(tensor, axis, dim).wait()
 
 
 def reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
@@ -113,14 +148,37 @@ def reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Tensor:
 
     Raises `ValueError` where `dim` does not divide by the axis's size.
     """
-    pieces = [to_wire(piece, axis) for piece in slices(tensor, axis, dim)]
+    return start_reduce_scatter(tensor, axis, dim).wait()
+
+
+def gather_tensors(tensor: Tensor, axis: Axis) -> list[Tensor]:
+    """The axis's tensors in rank order, on every rank. Shapes are equal everywhere."""
+    if axis.size == 1:
+        return [tensor]
+    pieces, work = _start_gather(tensor, axis)
+    if work is not None:
+        work.wait()
+    return [piece.to(tensor.device) for piece in pieces]
+
+
+def all_reduce_max(tensor: Tensor, axis: Axis) -> Tensor:
+    """The entrywise maximum of the axis's tensors, on every rank. Shapes are equal everywhere."""
     if axis.size == 1:
         return tensor
-    axis.ledger.record("reduce-scatter", axis, size_of(tensor))
-    mine = torch.empty_like(pieces[axis.rank])
-    # Before PyTorch 2.8 gloo reduces and scatters one tensor, cut along its first dimension, and no list of them.
-    dist.reduce_scatter_tensor(mine, torch.cat(pieces), group=axis.group)
-    return mine.to(tensor.device)
+    axis.ledger.record("all-reduce", axis, size_of(tensor))
+    wire = to_wire(tensor, axis).clone()
+    dist.all_reduce(wire, op=dist.ReduceOp.MAX, group=axis.group)
+    return wire.to(tensor.device)
+
+
+def reduce(tensor: Tensor, axis: Axis, target: int = 0) -> Tensor | None:
+    """The sum of the axis's tensors on the rank with index `target`, None on the others. Shapes are equal."""
+    if axis.size == 1:
+        return tensor
+    axis.ledger.record("reduce", axis, size_of(tensor))
+    wire = to_wire(tensor, axis).clone()
+    dist.reduce(wire, dst=axis.ranks[target], group=axis.group)
+    return wire.to(tensor.device) if axis.rank == target else None
 
 
 def broadcast(tensor: Tensor, axis: Axis, source: int = 0) -> Tensor:
@@ -174,11 +232,13 @@ class _Pair(torch.autograd.Function):
         return ctx.pair_backward(gradients[0]), None, None
 
 
-def _same(x: Tensor) -> Tensor:
+def same(x: Tensor) -> Tensor:
+    """x, for the direction of a pair that does not communicate."""
     return x.view_as(x)
 
 
-def _apply(x: Tensor, axis: Axis, forward: Operation, backward: Operation) -> Tensor:
+def pair(x: Tensor, axis: Axis, forward: Operation, backward: Operation) -> Tensor:
+    """`forward(x)`, whose backward is `backward`; x itself on an axis of size 1."""
     if axis.size == 1:
         return x
     result: Tensor = _Pair.apply(x, forward, backward)  # type: ignore[no-untyped-call]
@@ -190,7 +250,7 @@ def copy_to_region(x: Tensor, axis: Axis) -> Tensor:
 
     Megatron-LM's *f* (Shoeybi et al. 2019, §3): each rank uses all of `x`, so its gradient is the sum of theirs.
     """
-    return _apply(x, axis, _same, lambda g: all_reduce(g, axis))
+    return pair(x, axis, same, lambda g: all_reduce(g, axis))
 
 
 def reduce_from_region(x: Tensor, axis: Axis) -> Tensor:
@@ -198,7 +258,7 @@ def reduce_from_region(x: Tensor, axis: Axis) -> Tensor:
 
     Megatron-LM's *g* (Shoeybi et al. 2019, §3): the conjugate of `copy_to_region`.
     """
-    return _apply(x, axis, lambda x: all_reduce(x, axis), _same)
+    return pair(x, axis, lambda x: all_reduce(x, axis), same)
 
 
 def gather_from_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -206,7 +266,7 @@ def gather_from_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
 
     The backward assumes that what follows is replicated, so that every rank holds the same gradient.
     """
-    return _apply(x, axis, lambda x: all_gather(x, axis, dim), lambda g: slices(g, axis, dim)[axis.rank])
+    return pair(x, axis, lambda x: all_gather(x, axis, dim), lambda g: slices(g, axis, dim)[axis.rank])
 
 
 def scatter_to_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -214,4 +274,4 @@ def scatter_to_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
 
     Slice forward, all-gather backward: the conjugate of `gather_from_region`.
     """
-    return _apply(x, axis, lambda x: slices(x, axis, dim)[axis.rank], lambda g: all_gather(g, axis, dim))
+    return pair(x, axis, lambda x: slices(x, axis, dim)[axis.rank], lambda g: all_gather(g, axis, dim))

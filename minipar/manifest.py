@@ -4,41 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minipar import comm
 from minipar.mesh import Axis
 
 
+class Section(NamedTuple):
+    """A run of `length` entries that is cut by itself.
+
+    most: into at most that many parts; where there are more ranks, neighbours hold the same part (key-value heads).
+    padded: zeros are added where the length does not divide (a vocabulary).
+    """
+
+    length: int
+    most: int | None = None
+    padded: bool = False
+
+    def parts(self, ranks: int) -> int:
+        """Into how many different parts it is cut for `ranks` ranks; `ValueError` where that does not come out even."""
+        parts = min(ranks, self.most or ranks)
+        if ranks % parts:
+            raise ValueError(f"{parts} parts cannot be shared evenly by {ranks} ranks (tp={ranks})")
+        if self.length % parts and not self.padded:
+            raise ValueError(f"a dimension of {self.length} cannot be cut into {parts} equal parts (tp={ranks})")
+        return parts
+
+    def held(self, ranks: int) -> int:
+        """How many entries each rank holds."""
+        return -(-self.length // self.parts(ranks))
+
+
 @dataclass(frozen=True)
 class Cut:
-    """How a parameter is cut over the tensor axis: along `dim`, each of its `sections` separately.
+    """How a parameter is cut over the tensor axis: along `dim`, each of its sections separately.
 
-    `sections` are lengths along `dim` in the unsplit parameter. A plain matrix is one section; a fused
-    query-key-value matrix is three, so that a rank gets its heads of each.
+    A plain matrix is one section; a fused query-key-value matrix is three, so that a rank gets its heads of each.
     """
 
     dim: int
-    sections: tuple[int, ...]
+    sections: tuple[Section, ...]
 
-    def take(self, whole: Tensor, part: int, parts: int) -> Tensor:
-        """The part that rank `part` of `parts` holds of the unsplit parameter.
-
-        Raises `ValueError` where a section does not divide by `parts`.
-        """
-        for length in self.sections:
-            if length % parts:
-                raise ValueError(f"a dimension of {length} cannot be cut into {parts} equal parts (tp={parts})")
-        pieces = [s.chunk(parts, self.dim)[part] for s in torch.split(whole, list(self.sections), self.dim)]
+    def take(self, whole: Tensor, rank: int, ranks: int) -> Tensor:
+        """The part that `rank` of `ranks` holds of the unsplit parameter."""
+        pieces, lengths = [], [section.length for section in self.sections]
+        for section, piece in zip(self.sections, torch.split(whole, lengths, self.dim), strict=True):
+            parts, held = section.parts(ranks), section.held(ranks)
+            padding = [0, 0] * (whole.dim() - 1 - self.dim % whole.dim()) + [0, held * parts - section.length]
+            pieces.append(F.pad(piece, padding).narrow(self.dim, rank * parts // ranks * held, held))
         return torch.cat(pieces, self.dim)
 
-    def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The unsplit parameter from the parts of all ranks, in order."""
-        lengths = [length // len(parts) for length in self.sections]
-        split = [torch.split(part, lengths, self.dim) for part in parts]
-        return torch.cat([piece for section in zip(*split, strict=True) for piece in section], self.dim)
+    def join(self, held: Sequence[Tensor]) -> Tensor:
+        """The unsplit parameter from what all ranks hold, in order."""
+        ranks, sections = len(held), []
+        split = [torch.split(tensor, [s.held(ranks) for s in self.sections], self.dim) for tensor in held]
+        for i, section in enumerate(self.sections):
+            parts = section.parts(ranks)
+            different = [split[part * ranks // parts][i] for part in range(parts)]
+            sections.append(torch.cat(different, self.dim).narrow(self.dim, 0, section.length))
+        return torch.cat(sections, self.dim)
+
+    @property
+    def length(self) -> int:
+        """The unsplit parameter's size along `dim`."""
+        return sum(section.length for section in self.sections)
 
 
 @dataclass(frozen=True)
@@ -49,16 +82,22 @@ class Entry:
     cut: Cut | None
 
 
-def manifest(model: nn.Module, tp: int) -> dict[str, Entry]:
-    """The entries of `model`'s parameters by full name. A layer that is cut says so in its `cuts` attribute."""
+def manifest(model: nn.Module) -> dict[str, Entry]:
+    """The entries of `model`'s parameters by full name. A layer that is cut says so in its `cuts` attribute.
+
+    A tied parameter is there once, under the first of its names.
+    """
     entries = {}
+    seen = {id(parameter): name for name, parameter in model.named_parameters()}
     for prefix, module in model.named_modules():
         cuts: Mapping[str, Cut] = getattr(module, "cuts", {})
         for name, parameter in module.named_parameters(recurse=False):
             cut, shape = cuts.get(name), list(parameter.shape)
             if cut is not None:
-                shape[cut.dim] *= tp
-            entries[f"{prefix}.{name}" if prefix else name] = Entry(torch.Size(shape), cut)
+                shape[cut.dim] = cut.length
+            full = f"{prefix}.{name}" if prefix else name
+            if seen[id(parameter)] == full:
+                entries[full] = Entry(torch.Size(shape), cut)
     return entries
 
 

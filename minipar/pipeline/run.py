@@ -50,7 +50,7 @@ def run(
     loss of the whole batch. Raises `ValueError` before any communication for a schedule or a batch that does not fit.
     """
     check(schedule)
-    _check_fit(schedule, stages, len(batch[0]), mesh)
+    _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
     with mesh.ledger.page() as page:
         step = _Step(schedule, stages, split_batch(batch, schedule.micro_batches), loss, mesh)
         comm.barrier(mesh.pp)
@@ -77,12 +77,14 @@ def split_batch(batch: Sequence[Tensor], micro_batches: int) -> list[Tensors]:
     return list(zip(*(tensor.tensor_split(micro_batches) for tensor in batch), strict=True))
 
 
-def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int, mesh: Mesh) -> None:
+def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int, targets: int, mesh: Mesh) -> None:
     if schedule.ranks != mesh.pp.size:
         raise ValueError(f"schedule {schedule.name!r} is for pp={schedule.ranks}, but the mesh has pp={mesh.pp.size}")
     held = {stage for stage, rank in enumerate(schedule.holder) if rank == mesh.pp.rank}
     if set(stages) != held:
         raise ValueError(f"pipeline rank {mesh.pp.rank} holds stages {sorted(held)}, but was given {sorted(stages)}")
+    if samples != targets:
+        raise ValueError(f"a batch of {samples} inputs and {targets} targets; every input needs its target")
     if schedule.micro_batches > samples:
         raise ValueError(
             f"{schedule.micro_batches} micro-batches need at least as many samples; the batch has {samples}"

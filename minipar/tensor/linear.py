@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from minipar.comm import copy_to_region, gather_from_region, reduce_from_region
-from minipar.manifest import Cut
+from minipar import comm
+from minipar.comm import copy_to_region, gather_from_region, pair, reduce_from_region, same
+from minipar.manifest import Cut, Section
 from minipar.mesh import Axis
+from minipar.tensor.sequence import SEQUENCE, reduce_to_sequence
 
 
 class ColumnParallelLinear(nn.Module):
@@ -18,9 +23,15 @@ class ColumnParallelLinear(nn.Module):
     Made from the whole `weight` ``[out, in]`` and `bias` ``[out]`` (or None), of which it keeps this
     rank's part. Where several matrices are fused along `out`, `sections` gives the outputs of each.
     Takes ``[…, in]``, the same on every rank, and gives ``[…, out/n]``, or ``[…, out]`` with `gather_output`.
+    With `sequence_parallel` it takes ``[batch, seq/n, in]``, this rank's slice, and gives ``[batch, seq, out/n]``.
 
-    Backward sends one all-reduce of the input's gradient (see `minipar.tensor.matmul`).
-    Raises `ValueError` where a section does not divide by the axis's size. Source: Shoeybi et al. 2019, §3.
+    Backward sends one all-reduce of the input's gradient, while the weight's gradient is computed. With
+    `sequence_parallel` forward sends an all-gather of the input, and backward the same again (only the slice is
+    kept) and a reduce-scatter of the input's gradient. Where ranks share a section (`Section.most`), its weight
+    gradient is gathered and summed over those that share.
+
+    Raises `ValueError` where a section does not divide by the axis's size. Source: Shoeybi et al. 2019, §3;
+    Korthikanti et al. 2022, §4.2.2.
     """
 
     def __init__(
@@ -28,44 +39,109 @@ class ColumnParallelLinear(nn.Module):
         weight: Tensor,
         bias: Tensor | None,
         axis: Axis,
-        sections: Sequence[int] | None = None,
+        sections: Sequence[Section] | None = None,
         gather_output: bool = False,
+        sequence_parallel: bool = False,
     ) -> None:
         super().__init__()
-        cut = Cut(0, tuple(sections or (weight.shape[0],)))
-        self.axis, self.gather_output = axis, gather_output
+        cut = Cut(0, tuple(sections or (Section(weight.shape[0]),)))
+        self.axis, self.gather_output, self.sequence_parallel = axis, gather_output, sequence_parallel
         self.cuts = {"weight": cut, "bias": cut}
         self.weight = nn.Parameter(cut.take(weight, axis.rank, axis.size))
         self.bias = None if bias is None else nn.Parameter(cut.take(bias, axis.rank, axis.size))
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply by this rank's part; with `gather_output` put the parts of each section together again."""
-        y = F.linear(copy_to_region(x, self.axis), self.weight, self.bias)
+        weight = self._sum_where_shared(self.weight)
+        bias = None if self.bias is None else self._sum_where_shared(self.bias)
+        y = column_linear(x, weight, bias, self.axis, self.sequence_parallel)
         if not self.gather_output:
             return y
         parts = gather_from_region(y, self.axis).chunk(self.axis.size, -1)
         return Cut(-1, self.cuts["weight"].sections).join(parts)
+
+    def _sum_where_shared(self, parameter: Tensor) -> Tensor:
+        """The parameter, such that its gradient is summed over the ranks that hold the same part of a section."""
+        sections, n = self.cuts["weight"].sections, self.axis.size
+        if all(section.parts(n) == n for section in sections):
+            return parameter
+        pieces = torch.split(parameter, [section.held(n) for section in sections])
+        shares = [n // section.parts(n) for section in sections]
+        return torch.cat([_shared(piece, self.axis, share) for piece, share in zip(pieces, shares, strict=True)])
+
+
+def _shared(x: Tensor, axis: Axis, share: int) -> Tensor:
+    """x, whose gradient is summed over the run of `share` ranks that this one belongs to."""
+    first = axis.rank // share * share
+
+    def sum_of_run(gradient: Tensor) -> Tensor:
+        return torch.stack(comm.gather_tensors(gradient, axis)[first : first + share]).sum(0)
+
+    return x if share == 1 else pair(x, axis, same, sum_of_run)
 
 
 class RowParallelLinear(nn.Module):
     """``y = x Wᵀ + b`` where each rank of `axis` holds an equal part of the inputs.
 
     Made from the whole `weight` ``[out, in]`` and `bias` ``[out]`` (or None). Takes ``[…, in/n]``, this
-    rank's part of the input, and gives ``[…, out]``, the same on every rank.
+    rank's part of the input, and gives ``[…, out]``, the same on every rank; with `sequence_parallel` it takes
+    ``[batch, seq, in/n]`` and gives ``[batch, seq/n, out]``, this rank's slice.
 
-    Forward sends one all-reduce. The bias is whole on every rank and added once, after the sum: its
-    gradient is then whole everywhere too. Source: Shoeybi et al. 2019, §3.
+    Forward sends one all-reduce; with `sequence_parallel` a reduce-scatter, and backward an all-gather.
+    The bias is whole on every rank and added once, after the sum: its gradient is then whole everywhere too
+    (under `sequence_parallel` by an all-reduce). Source: Shoeybi et al. 2019, §3; Korthikanti et al. 2022, §4.2.2.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, axis: Axis) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool = False) -> None:
         super().__init__()
-        cut = Cut(1, (weight.shape[1],))
-        self.axis = axis
+        cut = Cut(1, (Section(weight.shape[1]),))
+        self.axis, self.sequence_parallel = axis, sequence_parallel
         self.cuts = {"weight": cut}
         self.weight = nn.Parameter(cut.take(weight, axis.rank, axis.size))
-        self.bias = None if bias is None else nn.Parameter(bias.clone())
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply by this rank's part, add the ranks' results, then the bias."""
-        y = reduce_from_region(F.linear(x, self.weight), self.axis)
-        return y if self.bias is None else y + self.bias
+        part = F.linear(x, self.weight)
+        if not self.sequence_parallel:
+            y = reduce_from_region(part, self.axis)
+            return y if self.bias is None else y + self.bias
+        y = reduce_to_sequence(part, self.axis)
+        return y if self.bias is None else y + copy_to_region(self.bias, self.axis)
+
+
+def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool) -> Tensor:
+    """``x weightᵀ + bias`` with this rank's part of the outputs, for layers that keep their weight elsewhere."""
+    if axis.size == 1:
+        return F.linear(x, weight, bias)
+    result: Tensor = _ColumnLinear.apply(x, weight, bias, axis, sequence_parallel)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _ColumnLinear(torch.autograd.Function):
+    """A column-split linear whose backward communicates while it computes the weight's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence: bool) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, bias is not None
+        return F.linear(comm.all_gather(x, axis, SEQUENCE) if sequence else x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        of_x = whole = None
+        if ctx.sequence:
+            whole = comm.start_all_gather(x, ctx.axis, SEQUENCE)
+        if ctx.needs_input_grad[0]:
+            summand = gradient @ weight
+            if ctx.sequence:
+                of_x = comm.start_reduce_scatter(summand, ctx.axis, SEQUENCE)
+            else:
+                of_x = comm.start_all_reduce(summand, ctx.axis)
+        inputs = x if whole is None else whole.wait()
+        rows = gradient.reshape(-1, gradient.shape[-1])  # [batch · seq, out/n]
+        of_weight = rows.T @ inputs.reshape(-1, inputs.shape[-1])
+        of_bias = rows.sum(0) if ctx.has_bias else None
+        return None if of_x is None else of_x.wait(), of_weight, of_bias, None, None

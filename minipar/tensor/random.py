@@ -1,17 +1,21 @@
-"""Random numbers that do not depend on how the model is cut."""
+"""Random numbers that do not depend on how the model is cut: weights by name, dropout by name and moment."""
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from minipar.comm import slices
+from minipar.mesh import Axis
 
-def stream(*key: int | str) -> torch.Generator:
-    """Random numbers of their own for each key. All of it is hashed: PyTorch uses only 32 bits of a CPU seed."""
-    return torch.Generator().manual_seed(zlib.crc32(repr(key).encode()))
+
+def stream(*key: object, device: torch.device | str = "cpu") -> torch.Generator:
+    """A stream of random numbers of its own for each key."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=7).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest, "big"))
 
 
 @dataclass(frozen=True)
@@ -36,3 +40,32 @@ class Draw:
     def zeros(self, *shape: int) -> Tensor:
         """A whole parameter of zeros, such as a bias."""
         return torch.zeros(*shape, dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a dropout happens: its mask depends on this and on its layer's name, and on nothing else.
+
+    So a recompute draws the same mask again with no state to be saved, and the mask of a split tensor is its
+    slice of the unsplit model's mask: it differs over tp where the tensor is split, and agrees where it is replicated.
+    `replica` is the data-parallel rank: different samples get different masks.
+    """
+
+    seed: int = 0
+    step: int = 0
+    micro_batch: int = 0
+    replica: int = 0
+
+
+def dropout(x: Tensor, p: float, moment: Moment, name: str, axis: Axis | None = None, dim: int = 1) -> Tensor:
+    """x with a share `p` of its entries set to 0 and the rest divided by 1 − p.
+
+    axis: None where x is replicated; otherwise x is this rank's slice along `dim`.
+    """
+    if p == 0:
+        return x
+    shape = list(x.shape)
+    shape[dim] *= axis.size if axis else 1
+    keep = torch.rand(shape, generator=stream(moment, name, device=x.device), device=x.device) >= p
+    keep = slices(keep, axis, dim)[axis.rank] if axis else keep
+    return x * keep / (1 - p)

@@ -8,7 +8,7 @@ from torch import nn
 
 import minipar
 from minipar import Mesh
-from minipar.manifest import Cut, Entry, gather, manifest
+from minipar.manifest import Cut, Entry, Section, gather, manifest
 from minipar.model import GPT, GPTConfig
 from minipar.pipeline import even_cuts
 from minipar.tensor import ColumnParallelLinear, RowParallelLinear
@@ -29,8 +29,8 @@ def test_parts_join_to_the_whole_and_have_an_equal_share_of_each_section(
     shape = list(others)
     shape.insert(dim % (len(others) + 1), sum(sections))
     whole = torch.arange(torch.Size(shape).numel()).reshape(shape)
-    taken = [Cut(dim, tuple(sections)).take(whole, part, parts) for part in range(parts)]
-    assert torch.equal(Cut(dim, tuple(sections)).join(taken), whole)
+    taken = [Cut(dim, tuple(map(Section, sections))).take(whole, part, parts) for part in range(parts)]
+    assert torch.equal(Cut(dim, tuple(map(Section, sections))).join(taken), whole)
     start = 0
     for length in sections:
         share = length // parts
@@ -41,19 +41,19 @@ def test_parts_join_to_the_whole_and_have_an_equal_share_of_each_section(
 
 
 def test_a_fused_matrix_is_cut_in_each_of_its_sections() -> None:
-    cut = Cut(0, (4, 4, 2))
-    assert cut.take(torch.arange(10), part=1, parts=2).tolist() == [2, 3, 6, 7, 9]
+    cut = Cut(0, (Section(4), Section(4), Section(2)))
+    assert cut.take(torch.arange(10), rank=1, ranks=2).tolist() == [2, 3, 6, 7, 9]
 
 
 def test_a_part_shares_no_memory_with_the_whole() -> None:
     whole = torch.zeros(4, 4)
-    Cut(0, (4,)).take(whole, 0, 1).fill_(1)
+    Cut(0, (Section(4),)).take(whole, 0, 1).fill_(1)
     assert not whole.any()
 
 
 @given(st.integers(2, 5), st.lists(st.integers(1, 12), min_size=1, max_size=4))
 def test_a_section_that_does_not_divide_is_refused_by_its_length(parts: int, sections: list[int]) -> None:
-    cut, whole = Cut(0, tuple(sections)), torch.zeros(sum(sections))
+    cut, whole = Cut(0, tuple(map(Section, sections))), torch.zeros(sum(sections))
     odd = [length for length in sections if length % parts]
     if not odd:
         assert len(cut.take(whole, 0, parts)) == sum(sections) // parts
@@ -64,18 +64,18 @@ def test_a_section_that_does_not_divide_is_refused_by_its_length(parts: int, sec
 
 def test_the_manifest_gives_full_names_unsplit_shapes_and_cuts() -> None:
     axis = Mesh().tp
-    column = ColumnParallelLinear(torch.zeros(6, 4), torch.zeros(6), axis, sections=(4, 2))
+    column = ColumnParallelLinear(torch.zeros(6, 4), torch.zeros(6), axis, sections=(Section(4), Section(2)))
     row = RowParallelLinear(torch.zeros(4, 6), torch.zeros(4), axis)
     model = nn.ModuleDict({"up": column, "middle": nn.Sequential(nn.LayerNorm(6)), "down": row})
-    assert manifest(model, tp=1) == {
-        "up.weight": Entry(torch.Size([6, 4]), Cut(0, (4, 2))),
-        "up.bias": Entry(torch.Size([6]), Cut(0, (4, 2))),
+    assert manifest(model) == {
+        "up.weight": Entry(torch.Size([6, 4]), Cut(0, (Section(4), Section(2)))),
+        "up.bias": Entry(torch.Size([6]), Cut(0, (Section(4), Section(2)))),
         "middle.0.weight": Entry(torch.Size([6]), None),
         "middle.0.bias": Entry(torch.Size([6]), None),
-        "down.weight": Entry(torch.Size([4, 6]), Cut(1, (6,))),
+        "down.weight": Entry(torch.Size([4, 6]), Cut(1, (Section(6),))),
         "down.bias": Entry(torch.Size([4]), None),
     }
-    assert manifest(column, tp=1).keys() == {"weight", "bias"}
+    assert manifest(column).keys() == {"weight", "bias"}
 
 
 CONFIG = GPTConfig(vocabulary=11, sequence=5, hidden=8, layers=4, heads=4)
@@ -87,7 +87,7 @@ def test_all_stages_together_have_the_names_and_shapes_of_the_unsplit_model(pp: 
     def on_rank() -> tuple[int, dict[str, tuple[int, ...]], dict[str, bool], int]:
         mesh = Mesh(pp=pp, tp=tp)
         model = GPT(CONFIG, mesh, even_cuts(CONFIG.layers, pp)[mesh.pp.rank])
-        entries = manifest(model, tp)
+        entries = manifest(model)
         shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
         smaller = {name: tuple(p.shape) != shapes[name] for name, p in model.named_parameters()}
         whole = gather(model.named_parameters(), entries, mesh.tp)
@@ -100,5 +100,5 @@ def test_all_stages_together_have_the_names_and_shapes_of_the_unsplit_model(pp: 
         assert sum(map(len, stages)) == len(UNSPLIT), "no parameter is on two stages"
         assert {name: shape for shapes in stages for name, shape in shapes.items()} == UNSPLIT
     cut = {name for _, _, smaller, _ in results for name, is_smaller in smaller.items() if is_smaller}
-    split = ("qkv.weight", "out.weight", "up.weight", "up.bias", "down.weight")
+    split = ("qkv.weight", "out.weight", "up.weight", "up.bias", "down.weight", "token.weight", "logits.weight")
     assert cut == {name for name in UNSPLIT if tp > 1 and name.endswith(split)}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import minipar
 from minipar import Mesh
 from minipar.comm import Traffic, slices
-from minipar.manifest import gather, manifest
+from minipar.manifest import Section, gather, manifest
 from minipar.tensor import ColumnParallelLinear, RowParallelLinear
 from tests.minipar.equality import assert_close, few
 
@@ -72,7 +72,9 @@ def on_ranks(kind: str, cases: list[Case]) -> Iterator[tuple[Case, int, int, lis
                 if kind == "row":
                     layer, x = RowParallelLinear(weight, bias, axis), slices(x, axis, -1)[axis.rank]
                 else:
-                    layer = ColumnParallelLinear(weight, bias, axis, sections, gather_output=kind == "gathered")
+                    layer = ColumnParallelLinear(
+                        weight, bias, axis, [Section(n) for n in sections], gather_output=kind == "gathered"
+                    )
                 if kind == "column":
                     dy = torch.cat([slices(piece, axis, -1)[axis.rank] for piece in dy.split(sections, -1)], -1)
                 x = x.clone().requires_grad_()
@@ -81,7 +83,7 @@ def on_ranks(kind: str, cases: list[Case]) -> Iterator[tuple[Case, int, int, lis
                 with ledger.page() as backward:
                     y.backward(dy)
                 gradients = [(name, parameter.grad) for name, parameter in layer.named_parameters()]
-                whole = gather(gradients, manifest(layer, tp), axis).values()
+                whole = gather(gradients, manifest(layer), axis).values()
                 results.append((i, tp, axis.rank, [y.detach(), x.grad, *whole], [forward.rows(), backward.rows()]))
         return results
 
@@ -153,7 +155,7 @@ def test_what_does_not_divide_is_refused() -> None:
         axis, messages = Mesh(tp=4).tp, []
         for make in (
             lambda: ColumnParallelLinear(torch.zeros(6, 8), None, axis),
-            lambda: ColumnParallelLinear(torch.zeros(16, 8), None, axis, sections=(8, 6, 2)),
+            lambda: ColumnParallelLinear(torch.zeros(16, 8), None, axis, sections=(Section(8), Section(6), Section(2))),
             lambda: RowParallelLinear(torch.zeros(8, 6), None, axis),
         ):
             try:
