@@ -1,4 +1,4 @@
-"""The command line: `minipar doctor` and `minipar demo`."""
+"""The command line: `minipar doctor`, `minipar demo` and `minipar bench`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from minipar.draw import Panel, gantt_text, percent
 from minipar.words import _, plural
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+bench_app = typer.Typer(help="Speed as a ratio, both sides in the same run.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -71,6 +74,28 @@ def demo_command(
         ]
         facts = {"loss_first": losses[0], "loss_last": losses[-1], "equal_max_rel_error": error, "bubbles": rows}
         print(json.dumps(facts))
+
+
+@bench_app.command("tensor")
+def bench_tensor(as_json: Json = False) -> None:
+    """Time a split feed-forward and block, forward and backward, beside torch.distributed.tensor.parallel."""
+    from minipar.bench import tensor  # PyTorch's own tensor parallelism takes a second to import
+
+    with clear_errors():
+        rows = tensor.bench()
+    ratio = tensor.geomean_ratio(rows)
+    if as_json:
+        print(json.dumps({"rows": [asdict(row) | {"ratio": row.ratio} for row in rows], "geomean_ratio": ratio}))
+        return
+    table = Table(
+        "model", "size", "tp", "unsplit", "minipar", "torch", "ratio", title="batch×seq×hidden, forward + backward"
+    )
+    for row in rows:
+        size = f"{row.batch}×{row.sequence}×{row.hidden}"
+        times = (f"{s * 1e3:.1f} ms" for s in (row.unsplit_seconds, row.minipar_seconds, row.torch_seconds))
+        table.add_row(row.model, size, str(row.tp), *times, f"{row.ratio:.2f}")
+    Console().print(table)
+    Console().print(f"geometric mean of minipar ÷ torch: {ratio:.2f}")
 
 
 def _train(console: Console, text: Path | None, steps: int) -> tuple[list[float], float]:
