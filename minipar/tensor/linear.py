@@ -124,24 +124,28 @@ class _ColumnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence: bool) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.axis, ctx.sequence, ctx.has_bias = axis, sequence, bias is not None
+        ctx.axis, ctx.sequence = axis, sequence
         return F.linear(comm.all_gather(x, axis, SEQUENCE) if sequence else x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        of_x = whole = None
-        if ctx.sequence:
-            whole = comm.start_all_gather(x, ctx.axis, SEQUENCE)
-        if ctx.needs_input_grad[0]:
+        x_wants, weight_wants, bias_wants, *_ = ctx.needs_input_grad
+        whole = (
+            comm.start_all_gather(x, ctx.axis, SEQUENCE) if ctx.sequence and weight_wants else comm.Pending(lambda: x)
+        )
+        of_x = of_weight = of_bias = None
+        if x_wants:
             summand = gradient @ weight
             if ctx.sequence:
                 of_x = comm.start_reduce_scatter(summand, ctx.axis, SEQUENCE)
             else:
                 of_x = comm.start_all_reduce(summand, ctx.axis)
-        inputs = x if whole is None else whole.wait()
         rows = gradient.reshape(-1, gradient.shape[-1])  # [batch · seq, out/n]
-        of_weight = rows.T @ inputs.reshape(-1, inputs.shape[-1])
-        of_bias = rows.sum(0) if ctx.has_bias else None
-        return None if of_x is None else of_x.wait(), of_weight, of_bias, None, None
+        if weight_wants:
+            inputs = whole.wait()
+            of_weight = rows.T @ inputs.reshape(-1, inputs.shape[-1])
+        if bias_wants:
+            of_bias = rows.sum(0)
+        return of_x and of_x.wait(), of_weight, of_bias, None, None
