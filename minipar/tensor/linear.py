@@ -148,4 +148,4 @@ class _ColumnLinear(torch.autograd.Function):
             of_weight = rows.T @ inputs.reshape(-1, inputs.shape[-1])
         if bias_wants:
             of_bias = rows.sum(0)
-        return of_x and of_x.wait(), of_weight, of_bias, None, None
+        return of_x.wait() if of_x else None, of_weight, of_bias, None, None
