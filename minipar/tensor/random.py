@@ -65,7 +65,8 @@ def dropout(x: Tensor, p: float, moment: Moment, name: str, axis: Axis | None = 
     if p == 0:
         return x
     shape = list(x.shape)
-    shape[dim] *= axis.size if axis else 1
+    if axis is not None:
+        shape[dim] *= axis.size
     keep = torch.rand(shape, generator=stream(moment, name, device=x.device), device=x.device) >= p
     keep = slices(keep, axis, dim)[axis.rank] if axis else keep
     return x * keep / (1 - p)
