@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 import minipar
 from minipar import Mesh
+from minipar.manifest import Section
 from minipar.model import GPT, GPTConfig, Recompute, token_loss
+from minipar.tensor import (
+    ColumnParallelLinear,
+    RegionNorm,
+    RowParallelLinear,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+    vocab_parallel_cross_entropy,
+)
 
 B, S, H, LAYERS = 3, 8, 16, 2
 CONFIG = GPTConfig(vocabulary=16, sequence=S, hidden=H, layers=LAYERS, heads=4)
@@ -90,3 +101,59 @@ def test_a_selective_recompute_sends_nothing_more() -> None:
 
 def test_one_rank_sends_nothing() -> None:
     assert sent(1, sequence_parallel=True) == (Counter(), Counter())
+
+
+def by_layer(mesh: Mesh, sequence_parallel: bool) -> dict[str, list[tuple[str, int, int]]]:
+    """What the forward and backward of each layer alone sends: operation, calls, bytes."""
+    axis, sequence = mesh.tp, sequence_parallel
+    weight, bias, table = torch.ones(2 * H, H).double(), torch.ones(2 * H).double(), torch.ones(13, H).double()
+    whole, part = torch.ones(B, S, H).double(), torch.ones(B, S, 2 * H // axis.size).double()
+    features = whole.chunk(axis.size, 1)[axis.rank] if sequence else whole
+    shared = (Section(H), Section(4, most=1))
+    head = VocabParallelHead(table, axis, sequence)
+    layers: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+        "column": (ColumnParallelLinear(weight, bias, axis, sequence_parallel=sequence), features),
+        "shared": (ColumnParallelLinear(weight[: H + 4], None, axis, shared, sequence_parallel=sequence), features),
+        "row": (RowParallelLinear(weight.T, bias[:H], axis, sequence), part),
+        "norm": (RegionNorm(H, axis, sequence, torch.float64), features),
+        "embedding": (VocabParallelEmbedding(table, axis, sequence), TOKENS % 13),
+        "head": (head, features),
+        "loss": (lambda logits: vocab_parallel_cross_entropy(logits, TOKENS % 13, axis, 13), head(features).detach()),
+    }
+    sent = {}
+    for name, (layer, x) in layers.items():
+        with mesh.ledger.page() as page:
+            layer(x.clone().requires_grad_(x.is_floating_point())).sum().backward()
+        sent[name] = sorted((row.operation, row.calls, row.bytes) for row in page.rows())
+    return sent
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+def test_each_layer_alone_sends_what_its_docstring_says(tp: int) -> None:
+    reduced, kv = ("all-reduce", 1, FEATURES), ("all-gather", 1, tp * 4 * H * ITEM)
+    expected = {
+        "column": [reduced],
+        "shared": [kv, reduced],  # the weight gradients of the part that all ranks share
+        "row": [reduced],
+        "norm": [],
+        "embedding": [reduced],
+        "head": [reduced],
+        "loss": [("all-reduce", LOSS_CALLS, LOSS_BYTES)],
+    }
+    assert minipar.run(lambda: by_layer(Mesh(tp=tp), False), tp, timeout=20, device="cpu") == [expected] * tp
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+def test_each_layer_alone_sends_what_its_docstring_says_under_sequence_parallelism(tp: int) -> None:
+    scattered, gathered_twice = ("reduce-scatter", 1, FEATURES), ("all-gather", 2, 2 * FEATURES)
+    gathered = ("all-gather", 1, FEATURES)
+    expected = {
+        "column": [gathered_twice, scattered],
+        "shared": [("all-gather", 3, 2 * FEATURES + tp * 4 * H * ITEM), scattered],
+        "row": [gathered, ("all-reduce", 1, H * ITEM), scattered],  # the bias gradient
+        "norm": [("all-reduce", 2, 2 * H * ITEM)],
+        "embedding": [gathered, scattered],
+        "head": [gathered_twice, scattered],
+        "loss": [("all-reduce", LOSS_CALLS, LOSS_BYTES)],
+    }
+    assert minipar.run(lambda: by_layer(Mesh(tp=tp), True), tp, timeout=20, device="cpu") == [expected] * tp
