@@ -10,7 +10,8 @@ ARGS ?=
 BIN := .venv/bin
 SITE = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # The folder of a PyTorch that is to be kept: only when PYTHON was given, not for whatever python3 happens to be.
-KEPT = $(if $(filter command% environment%,$(origin PYTHON)),$(shell $(PYTHON) -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])' 2>/dev/null))
+# Once kept it stays kept: a later make, after an update say, finds its folder in .venv.
+KEPT = $(if $(filter command% environment%,$(origin PYTHON)),$(shell $(PYTHON) -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])' 2>/dev/null),$(shell cat .venv/lib/python*/site-packages/kept-torch.pth 2>/dev/null))
 
 .PHONY: course test demo pictures clean .venv
 
@@ -20,7 +21,7 @@ course: .venv
 demo: .venv
 	@$(BIN)/minipar demo $(ARGS)
 
-test: export COURSE_DATA := $(shell mktemp -d)
+test: export COURSE_DATA = $(CURDIR)/.venv/test-data
 test: .venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

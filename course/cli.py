@@ -29,7 +29,7 @@ def start(lesson: Annotated[str, typer.Argument(help="Number of a lesson.")] = "
     except OSError as error:
         text = _("The course cannot start: {reason} ({folder}). Set COURSE_DATA to a folder that can be written.")
         _stop(text.format(reason=error.strerror or error, folder=data_folder()))
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         _stop(str(error))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended is to be interrupted: nothing stays behind
     try:

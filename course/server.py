@@ -46,11 +46,12 @@ class Server:
     def wait(self) -> None:
         """Return when the server answers; `RuntimeError` if it ends or stays silent."""
         deadline = time.monotonic() + PATIENCE
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy knows this machine's ports
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"JupyterLab ended at once, with exit code {self.process.returncode}")
             try:
-                with urllib.request.urlopen(f"http://localhost:{self.port}/api", timeout=2):
+                with direct.open(f"http://localhost:{self.port}/api", timeout=2):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
@@ -60,7 +61,7 @@ class Server:
 def start(lesson: Lesson, root: Path = ROOT) -> Server:
     """Start JupyterLab in `root` with `lesson` open. Its settings and workspace are the course's own, not the user's.
 
-    Raises `OSError` where the data folder cannot be written or no port is free.
+    Raises `OSError` where the data folder cannot be written, `RuntimeError` where no port is free.
     """
     home = data_folder() / "jupyterlab"
     for name, content in SETTINGS.items():
@@ -100,7 +101,7 @@ def _free_port() -> int:
                 return port
             except OSError:
                 continue
-    raise OSError(f"no port between {FIRST_PORT} and {FIRST_PORT + PORTS - 1} is free")
+    raise RuntimeError(f"no port between {FIRST_PORT} and {FIRST_PORT + PORTS - 1} is free")
 
 
 def has_display() -> bool:

@@ -127,8 +127,8 @@ def _train(console: Console, text: Path | None, steps: int) -> tuple[list[float]
 def _bubbles(console: Console, text: Path | None) -> list[demo.Bubble]:
     console.print(
         _(
-            "[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: each forward takes "
-            "{forward:g} ms and each backward {backward:g} ms, slept where the work is shorter. "
+            "[bold]2. The same GPT as a pipeline of 4 stages.[/] The pace is emulated: in each stage a micro-batch's "
+            "forward takes {forward:g} ms and its backward {backward:g} ms, slept where the work is shorter. "
             "The messages between the ranks are real."
         ).format(forward=demo.PACE.forward * 1e3, backward=demo.PACE.backward * 1e3)
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 if TYPE_CHECKING:
     from minipar.mesh import Axis
@@ -228,6 +229,7 @@ class _Pair(torch.autograd.Function):
         return forward(x)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         return ctx.pair_backward(gradients[0]), None, None
 
@@ -274,4 +276,4 @@ def scatter_to_region(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
 
     Slice forward, all-gather backward: the conjugate of `gather_from_region`.
     """
-    return pair(x, axis, lambda x: slices(x, axis, dim)[axis.rank], lambda g: all_gather(g, axis, dim))
+    return pair(x, axis, lambda x: slices(x, axis, dim)[axis.rank].clone(), lambda g: all_gather(g, axis, dim))

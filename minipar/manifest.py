@@ -109,3 +109,12 @@ def gather(named: Iterable[tuple[str, Tensor]], entries: Mapping[str, Entry], ax
         part = tensor.detach()
         whole[name] = part.clone() if cut is None else cut.join(comm.gather_tensors(part, axis))
     return whole
+
+
+def load(model: nn.Module, whole: Mapping[str, Tensor], axis: Axis) -> None:
+    """Undo `gather`: give each parameter of `model` its part of the unsplit tensors; `KeyError` if one is missing."""
+    entries = manifest(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            cut = entries[name].cut
+            parameter.copy_(whole[name] if cut is None else cut.take(whole[name], axis.rank, axis.size))

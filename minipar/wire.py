@@ -94,6 +94,8 @@ class Inbox:
         return tuple(tensor.to(device).requires_grad_(d.requires_grad) for tensor, d in described)
 
     def _next(self) -> tuple[int, tuple[Tensor, ...]]:
+        if self.count < 0:
+            raise ValueError(f"line {self.line} from rank {self.source} carries no more messages")
         self._wait()
         number, length = self.header.tolist()
         if length:

@@ -73,7 +73,8 @@ def run(
     """
     if ranks < 1:
         raise ValueError(f"ranks={ranks}; at least one rank is needed")
-    choose(0, ranks, device, gpus() if device == "cuda" else 0)  # what is wrong in every rank is told before they start
+    wanted = device or os.environ.get(DEVICE_VARIABLE) or None
+    choose(0, ranks, wanted, gpus() if wanted == "cuda" else 0)  # what is wrong in every rank is told before they start
     if dist.is_initialized() or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
         return _join(fn, ranks, args, kwargs, timeout, device, on_report)
     payload, sources = cargo.pack((fn, args, kwargs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,8 @@ from course.exercises.exercise import Answer, Exercise, Status, Verdict
 from course.exercises.lesson00 import COLUMN_LINEAR
 from course.progress import Kind, Progress, ProgressError
 from minipar.words import _
+
+_unkept: Counter[tuple[str, str]] = Counter()  # what was done while progress could not be kept
 
 EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR,)}
 
@@ -49,7 +52,9 @@ def hint(name: str) -> Note:
     given = _keep("hint", exercise)
     number = (given - 1) % len(exercise.hints)
     label = _("Hint {number} of {count}: ").format(number=number + 1, count=len(exercise.hints))
-    return Note(label + exercise.hints[number])
+    last = number + 1 == len(exercise.hints)
+    after = _('\nStill stuck? solution("{name}") shows one way; it costs nothing.').format(name=name) if last else ""
+    return Note(label + exercise.hints[number] + after)
 
 
 def solution(name: str) -> Note:
@@ -68,4 +73,5 @@ def _keep(kind: Kind, exercise: Exercise, points: float = 0.0, detail: Any = Non
         return len(progress.events(kind, item))
     except ProgressError as error:
         warnings.warn(str(error), stacklevel=3)
-        return 1
+        _unkept[kind, item] += 1
+        return _unkept[kind, item]

@@ -18,7 +18,7 @@ CASES = ((2, 3, 5, 8), (4, 2, 7, 12))  # ranks, batch, in, out; chosen so that n
 
 def examine(answer: Answer) -> Verdict:
     """Run the answer on 2 and on 4 ranks, compare with the unsplit product, and weigh what was sent."""
-    heaviest = (0.0, 0.0)
+    rows = []
     for tp, batch, wide, out in CASES:
         stream = torch.Generator().manual_seed(tp)
         x, w = (torch.randn(size, generator=stream, dtype=torch.float64) for size in ((batch, wide), (wide, out)))
@@ -34,18 +34,24 @@ def examine(answer: Answer) -> Verdict:
             where = _("{ranks} ranks, rank {rank}").format(ranks=tp, rank=rank)
             if (wrong := on_ranks.compare(y, x @ w, where)) is not None:
                 return wrong
-        heaviest = max(heaviest, (_bytes(results[0][1]), (tp - 1) / tp * batch * out * x.element_size()))
-    return _weigh(*heaviest)
+        most = max(_bytes(sent) for _y, sent in results)
+        rows.append((tp, most, (tp - 1) / tp * batch * out * x.element_size()))
+    return _weigh(rows)
 
 
 def _bytes(rows: list[Traffic]) -> float:
     return sum(row.sent for row in rows)
 
 
-def _weigh(sent: float, target: float) -> Verdict:
-    rows = ((_("bytes that each rank sends (4 ranks)"), f"{sent:g}", _("at most {bytes:g}").format(bytes=target)),)
-    if sent > target:
+def _weigh(sent: list[tuple[int, float, float]]) -> Verdict:
+    """The verdict on (ranks, bytes that each rank sends, those that are enough) of right answers."""
+    name, target = _("bytes that each rank sends, {ranks} ranks"), _("at most {bytes:g}")
+    rows = tuple((name.format(ranks=ranks), f"{size:g}", target.format(bytes=most)) for ranks, size, most in sent)
+    if any(size > most for _ranks, size, most in sent):
         message = _("The product is right on every rank. But there is a way that sends less.")
+        return Verdict(Status.OUTSIDE_TARGET, message, rows)
+    if any(size == 0 for _ranks, size, _most in sent):
+        message = _("The product is right, but what was sent cannot be counted. Let the ranks talk through `comm`.")
         return Verdict(Status.OUTSIDE_TARGET, message, rows)
     message = _(
         "Equal to the unsplit product on 2 and on 4 ranks, on every rank. You have split a matrix over processes."
@@ -90,6 +96,19 @@ def _padded_and_added(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
     return comm.all_reduce(y, tp)
 
 
+def _gathered_twice_on_two_ranks(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    y = x @ w_columns
+    if tp.size == 2:
+        comm.all_gather(y, tp, dim=1)
+    return comm.all_gather(y, tp, dim=1)
+
+
+def _past_the_ledger(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:
+    parts = [torch.empty_like(w_columns) for _ in range(tp.size)]
+    torch.distributed.all_gather(parts, w_columns, group=tp.group)
+    return x @ torch.cat(parts, 1)
+
+
 COLUMN_LINEAR = Exercise(
     name="column-linear",
     lesson=LESSON,
@@ -114,5 +133,7 @@ COLUMN_LINEAR = Exercise(
         WrongAnswer(_in_another_order, Status.WRONG_VALUE),
         WrongAnswer(_weight_joined_first, Status.OUTSIDE_TARGET),
         WrongAnswer(_padded_and_added, Status.OUTSIDE_TARGET),
+        WrongAnswer(_gathered_twice_on_two_ranks, Status.OUTSIDE_TARGET),
+        WrongAnswer(_past_the_ledger, Status.OUTSIDE_TARGET),
     ),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from course.language import localized
+from course.number import read_number
 from course.quiz.schema import AnyQuestion, Number, OneChoice, SeveralChoices
 from minipar.words import _
 
@@ -69,7 +68,7 @@ def _grade_choices(question: OneChoice | SeveralChoices, picked: Any) -> tuple[f
 
 
 def _grade_number(question: Number, answer: Any) -> tuple[float, tuple[Remark, ...]]:
-    value = _number(answer, question.unit)
+    value = read_number(answer, question.unit)
 
     def is_near(key: float) -> bool:
         # A hair's breadth more, so that a tolerance of 0.5 admits exactly half away.
@@ -79,14 +78,3 @@ def _grade_number(question: Number, answer: Any) -> tuple[float, tuple[Remark, .
         return 1.0, (Remark(None, True, localized(question.right)),)
     known = next((m.feedback for m in question.mistakes if is_near(m.key.value)), question.wrong)
     return 0.0, (Remark(None, False, localized(known)),)
-
-
-def _number(answer: Any, unit: str) -> float:
-    """The number in an answer such as 60, "60 %" or "2,5"."""
-    text = str(answer).strip().removesuffix(unit).strip().replace(",", ".")
-    if isinstance(answer, bool) or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE):
-        raise ValueError(_("write a number, such as 12.5"))
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(_("write a number, such as 12.5"))
-    return value

@@ -2,6 +2,5 @@
 
 from course.widgets.machine import machine
 from course.widgets.pipeline import column_split, on_real_ranks, pipeline, predict_bubble, stage_alone
-from course.widgets.predict import predict
 
-__all__ = ["column_split", "machine", "on_real_ranks", "pipeline", "predict", "predict_bubble", "stage_alone"]
+__all__ = ["column_split", "machine", "on_real_ranks", "pipeline", "predict_bubble", "stage_alone"]

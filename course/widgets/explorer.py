@@ -55,4 +55,4 @@ class Explorer(anywidget.AnyWidget):
         inside = {name: min(max(int(change["new"][name]), low), high) for name, (low, high) in self._limits.items()}
         view = self._look(**inside)
         with self.hold_sync():
-            self.picture, self.facts = view.picture, [*map(list, view.facts)]
+            self.values, self.picture, self.facts = inside, view.picture, [*map(list, view.facts)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from IPython.display import HTML
 
 from course.widgets.explorer import Control, Explorer, View
-from course.widgets.predict import Prediction, predict
+from course.widgets.predict import Prediction
 from minipar import demo
 from minipar.draw import Panel, column_split_svg, gantt_svg, percent
 from minipar.pipeline import Costs, gpipe, simulate
 from minipar.words import _, plural
 
 MOST_STAGES, MOST_MICRO_BATCHES = 8, 32
-FORWARDS = _("time, in forwards of one micro-batch in one stage")
-PACE = Costs(forward=0.02, backward=0.04)  # seconds; what a real run's actions are made to take
+FORWARDS = _("time, in forwards of the whole batch through one stage")
+PACE = Costs(forward=0.12, backward=0.24)  # seconds for the whole batch in a stage, in a real run
 
 
 def micro_batches_in_words(count: int) -> str:
@@ -26,29 +26,28 @@ def stages_in_words(count: int) -> str:
     return plural("{count} stage", "{count} stages", count)
 
 
+def title(stages: int, micro_batches: int) -> str:
+    """The heading of a picture with these degrees."""
+    return f"{stages_in_words(stages)}, {micro_batches_in_words(micro_batches)}"
+
+
+def each(whole: Costs, micro_batches: int) -> Costs:
+    """The costs of one micro-batch, where those of the whole batch are `whole`: it is the same work, cut finer."""
+    return Costs(whole.forward / micro_batches, whole.backward / micro_batches)
+
+
 def look(stages: int, micro_batches: int) -> View:
     """The picture and the numbers of GPipe with these degrees, a backward taking twice a forward."""
     schedule = gpipe(stages, micro_batches)
-    timeline = simulate(schedule)
-    title = ", ".join(
-        (
-            plural("{count} stage", "{count} stages", stages),
-            micro_batches_in_words(micro_batches),
-        )
+    timeline = simulate(schedule, each(Costs(), micro_batches))
+    live = _("{live} of {all}").format(live=max(schedule.peak_live), all=micro_batches)
+    facts = (
+        (_("bubble: idle share of all time"), percent(timeline.bubble_of_total)),
+        (_("idle time over ideal time"), percent(timeline.bubble_over_ideal)),
+        (_("faster than one rank"), _("{times:.1f} times").format(times=timeline.busy / timeline.duration)),
+        (_("micro-batches held at once, at most"), live),
     )
-    picture = gantt_svg(
-        [Panel(_("predicted"), timeline)], title, _("time, in forwards of one micro-batch in one stage")
-    )
-    faster = timeline.busy / timeline.duration
-    return View(
-        picture,
-        (
-            (_("bubble: idle share of all time"), percent(timeline.bubble_of_total)),
-            (_("idle time over ideal time"), percent(timeline.bubble_over_ideal)),
-            (_("faster than one rank"), _("{times:.1f} times").format(times=faster)),
-            (_("memory: peak of live micro-batches"), micro_batches_in_words(max(schedule.peak_live))),
-        ),
-    )
+    return View(gantt_svg([Panel(_("predicted"), timeline)], title(stages, micro_batches), FORWARDS), facts)
 
 
 def pipeline(stages: int = 4, micro_batches: int = 1) -> Explorer:
@@ -79,7 +78,7 @@ def predict_bubble(stages: int, micro_batches: int) -> Prediction:
         total=timeline.ranks * timeline.duration, busy=timeline.busy
     )
     item = f"00-start/bubble-{stages}-{micro_batches}"
-    return predict(item, question, "%", round(100 * timeline.bubble_of_total, 1), because, view.picture)
+    return Prediction(item, question, "%", round(100 * timeline.bubble_of_total, 1), because, view.picture)
 
 
 def column_split() -> HTML:
@@ -92,10 +91,9 @@ def on_real_ranks(stages: int = 4, micro_batches: int = 1) -> HTML:
 
     The messages are real; the time of each action is emulated, so that it also shows on a machine with few cores.
     """
-    result = demo.bubble(micro_batches, stages=stages, pace=PACE, repeats=1)
-    title = f"{stages_in_words(stages)}, {micro_batches_in_words(micro_batches)}"
+    result = demo.bubble(micro_batches, stages=stages, pace=each(PACE, micro_batches), repeats=1)
     panels = [
         Panel(_("predicted"), result.predicted),
         Panel(_("measured on real processes (emulated pace)"), result.measured),
     ]
-    return HTML(gantt_svg(panels, title, _("time in milliseconds"), scale=1000))  # type: ignore[no-untyped-call]
+    return HTML(gantt_svg(panels, title(stages, micro_batches), _("time in milliseconds"), scale=1000))  # type: ignore[no-untyped-call]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import anywidget
 import traitlets
 
+from course.number import read_number
 from course.progress import Progress, ProgressError
 from course.widgets.front import script, style
 from minipar.words import _
 
 
 class Prediction(anywidget.AnyWidget):
-    """Asks `question` in `unit`; after the answer it shows `truth`, `because`, and `picture` (SVG)."""
+    """Asks `question` in `unit`; after the answer it shows `truth`, `because`, and `picture` (SVG).
+
+    The answer is kept under the name `item`, such as ``"00-start/bubble"``.
+    """
 
     _esm = script("predict")
     _css = style()
@@ -29,11 +32,10 @@ class Prediction(anywidget.AnyWidget):
         self.on_msg(self._heard)
 
     def _heard(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        text = str(content.get("prediction", "")).strip().removesuffix(self.unit).strip().replace(",", ".")
-        if not re.fullmatch(r"-?\d+(\.\d+)?", text):
-            self.outcome = {"notice": _("Write a number first; a guess is welcome.")}
-            return
-        self.outcome = self.reveal(float(text))
+        try:
+            self.outcome = self.reveal(read_number(content.get("prediction"), self.unit))
+        except ValueError as error:
+            self.outcome = {"notice": str(error)}
 
     def reveal(self, predicted: float) -> dict[str, Any]:
         """What to show after `predicted`, which is kept."""
@@ -45,8 +47,3 @@ class Prediction(anywidget.AnyWidget):
         said = _("You said {predicted:g} {unit}; it is {truth:g} {unit}.")
         sentence = said.format(predicted=predicted, truth=self._truth, unit=self.unit)
         return {"sentences": [sentence, self._because], "picture": self._picture, "notice": notice}
-
-
-def predict(item: str, question: str, unit: str, truth: float, because: str, picture: str) -> Prediction:
-    """Ask for a prediction; `item` (such as ``"00-start/bubble"``) is the name that it is kept under."""
-    return Prediction(item, question, unit, truth, because, picture)

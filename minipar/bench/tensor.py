@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from minipar.bench.measure import alternate, geometric_mean
+from minipar.devices import gpus
 from minipar.mesh import Mesh
 from minipar.model import GPTConfig
 from minipar.model.gpt import Block, Cutting, FeedForward
@@ -28,7 +29,7 @@ Model = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: median seconds of a forward and backward, unsplit on one rank and split over `tp`."""
+    """One comparison: median seconds of a forward and backward, split over `tp` and unsplit (on every rank at once)."""
 
     model: str
     batch: int
@@ -87,8 +88,7 @@ PLAIN: dict[str, type[PlainFeedForward] | type[PlainBlock]] = {"feed-forward": P
 
 def bench(repeats: int = 9, sizes: tuple[tuple[int, int, int], ...] = SIZES) -> list[Row]:
     """Every model and size, over 2 ranks and, where there are as many cores or GPUs, over 4."""
-    devices = torch.cuda.device_count() or os.cpu_count() or 1
-    degrees = (2, 4) if devices >= 4 else (2,)
+    degrees = (2, 4) if (gpus() or os.cpu_count() or 1) >= 4 else (2,)
     return [row for tp in degrees for row in run(_measure, tp, repeats, sizes, timeout=600)[0]]
 
 

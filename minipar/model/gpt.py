@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from minipar.manifest import Section
 from minipar.mesh import Axis, Mesh
+from minipar.pipeline.schedule import Action
 from minipar.tensor import (
     Attention,
     ColumnParallelLinear,
@@ -50,7 +51,12 @@ class GPTConfig:
     dropout: float = 0.0
 
     def check(self, tp: int) -> None:
-        """Raise `ValueError` where the heads do not divide, into the features or over `tp` ranks."""
+        """Raise `ValueError` for a size below 1, and where the heads do not divide, into the features or over tp."""
+        for name, size in vars(self).items():
+            if type(size) is int and size < 1:
+                raise ValueError(f"{name}={size}; it must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout}; it is a share from 0 to just below 1")
         check_heads(self.hidden, self.heads, self.kv_heads or self.heads, tp)
 
 
@@ -77,7 +83,7 @@ class Cutting:
 
     def under(self, name: str) -> Cutting:
         """The same, for the module `name` within this one."""
-        return Cutting(self.axis, self.draw.under(name), self.sequence_parallel, self.recompute)
+        return replace(self, draw=self.draw.under(name))
 
     def norm(self, hidden: int) -> RegionNorm:
         """A norm of features between the split regions."""
@@ -208,7 +214,7 @@ class GPT(nn.Module):
 
     Parameters have the names they have in the whole model (``blocks.3.attention.qkv.weight``), and start
     from the bitwise same values whatever the mesh. ``GPT(config, Mesh())`` is the unsplit model. `moment` says
-    what the dropouts are drawn from: set it for each step and micro-batch.
+    what the dropouts are drawn from: set `step` for each step, and `micro_batch` by `at` (`before` of `pipeline.run`).
     Maps tokens ``[batch, seq]``, or features, to features ``[batch, seq, hidden]`` (with `sequence_parallel`
     between stages this rank's slice of the sequence) or this rank's run of the logits, ``[batch, seq, vocabulary/tp]``.
 
@@ -238,6 +244,10 @@ class GPT(nn.Module):
         tied = self.embedding.token if config.tied and self.embedding else None
         self.head = Head(config, cutting.under("head"), tied) if layers.stop == config.layers else None
         self.to(mesh.device)
+
+    def at(self, action: Action) -> None:
+        """Draw the dropouts of this action's micro-batch; give it to `minipar.pipeline.run` as `before`."""
+        self.moment = replace(self.moment, micro_batch=action.micro_batch)
 
     def forward(self, x: Tensor) -> Tensor:
         """Embed if this is the first stage, go through the blocks, compute logits if this is the last."""

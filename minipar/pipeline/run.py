@@ -37,6 +37,7 @@ def run(
     loss: Loss,
     mesh: Mesh,
     pace: Costs | None = None,
+    before: Callable[[Action], None] | None = None,
 ) -> StepResult:
     """Do every forward and backward of `schedule` for one batch; every rank of the mesh calls this.
 
@@ -46,6 +47,8 @@ def run(
         number of samples, so a ragged last one is right too.
     pace: seconds that each action shall take at least, slept where the real work is shorter (emulation).
 
+    before: called ahead of each action, to tell the stage which micro-batch comes (for its dropout, say).
+
     Gradients are added to `.grad`, as `backward` does: the sum over micro-batches is the gradient of the mean
     loss of the whole batch. Raises `ValueError` before any communication for a schedule or a batch that does not fit.
     """
@@ -54,7 +57,7 @@ def run(
     with mesh.ledger.page() as page:
         step = _Step(schedule, stages, split_batch(batch, schedule.micro_batches), loss, mesh)
         comm.barrier(mesh.pp)
-        spans = _perform(step, schedule.actions[mesh.pp.rank], mesh, pace)
+        spans = _perform(step, schedule.actions[mesh.pp.rank], mesh, pace, before)
         for outbox in step.outboxes.values():
             outbox.flush()
         last = schedule.holder[-1]
@@ -91,12 +94,20 @@ def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int
         )
 
 
-def _perform(step: _Step, actions: Sequence[Action], mesh: Mesh, pace: Costs | None) -> list[Span]:
+def _perform(
+    step: _Step,
+    actions: Sequence[Action],
+    mesh: Mesh,
+    pace: Costs | None,
+    before: Callable[[Action], None] | None,
+) -> list[Span]:
     """Do this rank's actions in order; a span starts when the input is there and ends when the result is."""
     began = time.perf_counter()
     spans = []
     for action in actions:
         arrived = step.take(action)
+        if before is not None:
+            before(action)
         start = time.perf_counter()
         result = step.forward(action, arrived) if action.kind == "F" else step.backward(action, arrived)
         if mesh.device.type == "cuda":

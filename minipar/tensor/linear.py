@@ -114,6 +114,9 @@ def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, se
     """``x weightᵀ + bias`` with this rank's part of the outputs, for layers that keep their weight elsewhere."""
     if axis.size == 1:
         return F.linear(x, weight, bias)
+    if torch.is_autocast_enabled(x.device.type):  # which casts for F.linear, but not for its backward here
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     result: Tensor = _ColumnLinear.apply(x, weight, bias, axis, sequence_parallel)  # type: ignore[no-untyped-call]
     return result
 

@@ -117,16 +117,20 @@ class _Summa(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         a, b = ctx.saved_tensors
         row, column = ctx.axes
         panels = _Panels(a, b, row, column)
-        of_a, of_b = torch.empty_like(a), torch.empty_like(b)
+        a_wants, b_wants, *_ = ctx.needs_input_grad
+        of_a = torch.empty_like(a) if a_wants else None
+        of_b = torch.empty_like(b) if b_wants else None
         for panel in range(panels.count):
-            owner, where = panels.place(panel, row)
-            if (summed := reduce(gradient @ panels.of_b(panel).T, row, owner)) is not None:
-                of_a[:, where] = summed
-            owner, where = panels.place(panel, column)
-            if (summed := reduce(panels.of_a(panel).T @ gradient, column, owner)) is not None:
-                of_b[where] = summed
+            if of_a is not None:
+                owner, where = panels.place(panel, row)
+                if (summed := reduce(gradient @ panels.of_b(panel).T, row, owner)) is not None:
+                    of_a[:, where] = summed
+            if of_b is not None:
+                owner, where = panels.place(panel, column)
+                if (summed := reduce(panels.of_a(panel).T @ gradient, column, owner)) is not None:
+                    of_b[where] = summed
         return of_a, of_b, None, None

@@ -60,8 +60,10 @@ class Moment:
 def dropout(x: Tensor, p: float, moment: Moment, name: str, axis: Axis | None = None, dim: int = 1) -> Tensor:
     """x with a share `p` of its entries set to 0 and the rest divided by 1 − p.
 
-    axis: None where x is replicated; otherwise x is this rank's slice along `dim`.
+    axis: None where x is replicated; otherwise x is this rank's slice along `dim`. `ValueError` unless 0 ≤ p < 1.
     """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout={p}; it is a share from 0 to just below 1")
     if p == 0:
         return x
     shape = list(x.shape)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from minipar.comm import all_gather, copy_to_region, pair, reduce_scatter, slices
+from minipar.comm import all_gather, copy_to_region, pair, reduce_scatter, scatter_to_region
 from minipar.mesh import Axis
 
 SEQUENCE = 1  # the dimension that is cut
@@ -23,7 +23,7 @@ SEQUENCE = 1  # the dimension that is cut
 
 def scatter_to_sequence(x: Tensor, axis: Axis) -> Tensor:
     """From the whole, the same on every rank, to one's own slice: slice forward, all-gather backward."""
-    return pair(x, axis, lambda x: slices(x, axis, SEQUENCE)[axis.rank], lambda g: all_gather(g, axis, SEQUENCE))
+    return scatter_to_region(x, axis, SEQUENCE)
 
 
 def gather_from_sequence(x: Tensor, axis: Axis) -> Tensor:

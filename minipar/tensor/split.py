@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -40,8 +41,8 @@ def row(layer: nn.Module, axis: Axis) -> RowParallelLinear:
 def vocabulary(layer: nn.Module, axis: Axis) -> VocabParallelEmbedding:
     """The `nn.Embedding` split by its rows."""
     embedding = _expect(layer, nn.Embedding)
-    if embedding.padding_idx is not None or embedding.max_norm is not None:
-        raise ValueError("an embedding with padding_idx or max_norm has no split form here")
+    if embedding.padding_idx is not None or embedding.max_norm is not None or embedding.scale_grad_by_freq:
+        raise ValueError("an embedding with padding_idx, max_norm or scale_grad_by_freq has no split form here")
     return VocabParallelEmbedding(embedding.weight.detach(), axis)
 
 
@@ -51,17 +52,22 @@ def split_module(model: M, plan: Mapping[str, Split], axis: Axis) -> M:
     ``split_module(model, {"blocks.*.up": column, "blocks.*.down": row}, mesh.tp)`` splits every feed-forward.
     What the plan does not name stays whole on every rank: right as long as it sees the same values everywhere.
     Every rank must start from the same weights. Nothing is sent. Raises `ValueError` for a pattern that no layer
-    matches, a layer that its function cannot split, and sizes that do not divide.
+    matches, a layer that its function cannot split or whose parameters others share, and sizes that do not divide.
     """
+    uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
     replaced: dict[str, nn.Module] = {}
     for pattern, split in plan.items():
-        matches = [(name, layer) for name, layer in model.named_modules() if fnmatchcase(name, pattern)]
+        matches = [(name, layer) for name, layer in model.named_modules() if name and fnmatchcase(name, pattern)]
         if not matches:
             names = ", ".join(name for name, layer in model.named_modules() if not list(layer.children()))
             raise ValueError(f"no layer is called {pattern!r}; there are: {names}")
         for name, layer in matches:
+            if name in replaced:
+                raise ValueError(f"{name}: two patterns of the plan match it")
+            if any(uses[id(parameter)] > 1 for parameter in layer.parameters()):
+                raise ValueError(f"{name}: it shares a parameter with another layer, and a split one would not")
             try:
-                replaced[name] = split(layer, axis)
+                replaced[name] = _frozen_as(layer, split(layer, axis))
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
     _replace(model, replaced)
@@ -93,6 +99,14 @@ def _joined(layer: nn.Module) -> nn.Module:
         outputs, inputs = weight.shape
         made = nn.Linear(inputs, outputs, "bias" in tensors, device=weight.device, dtype=weight.dtype)
     made.load_state_dict(tensors)
+    return _frozen_as(layer, made)
+
+
+def _frozen_as(layer: nn.Module, made: nn.Module) -> nn.Module:
+    """`made`, of whose parameters those are frozen that are in `layer`."""
+    frozen = {name for name, parameter in layer.named_parameters() if not parameter.requires_grad}
+    for name, parameter in made.named_parameters():
+        parameter.requires_grad_(name not in frozen)
     return made
 
 
@@ -103,7 +117,7 @@ def _replace(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
 
 
 def _expect(layer: nn.Module, kind: type[M]) -> M:
-    if not isinstance(layer, kind):
+    if type(layer) is not kind:  # a subclass may compute something else, or be read from elsewhere
         raise ValueError(f"a {type(layer).__name__} cannot be split so; a {kind.__name__} can")
     return layer
 

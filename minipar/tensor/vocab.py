@@ -35,8 +35,7 @@ class VocabParallelEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Look up what is here, and add what the others found."""
-        if tokens.device.type == "cpu" and bool(((tokens < 0) | (tokens >= self.vocabulary)).any()):
-            raise IndexError(f"a token is outside the vocabulary of {self.vocabulary}")
+        _check_tokens(tokens, self.vocabulary)
         place, elsewhere = _own_run(tokens, len(self.weight), self.axis)
         found = F.embedding(place, self.weight).masked_fill(elsewhere.unsqueeze(-1), 0)
         return (reduce_to_sequence if self.sequence_parallel else reduce_from_region)(found, self.axis)
@@ -58,6 +57,12 @@ class VocabParallelHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compare with the tokens that are here."""
         return column_linear(x, self.weight, None, self.axis, self.sequence_parallel)
+
+
+def _check_tokens(tokens: Tensor, vocabulary: int) -> None:
+    """Raise `IndexError` for a token outside the vocabulary; not on a GPU, where the look would cost a wait."""
+    if tokens.device.type == "cpu" and bool(((tokens < 0) | (tokens >= vocabulary)).any()):
+        raise IndexError(f"a token is outside the vocabulary of {vocabulary}")
 
 
 def _own_run(tokens: Tensor, run: int, axis: Axis) -> tuple[Tensor, Tensor]:
@@ -85,7 +90,8 @@ def vocab_parallel_cross_entropy(
     Forward sends two all-reduces: of the largest logit, and of the exponentials' sum and the target's logit
     (with smoothing also the logits' sum), each a number a token instead of a vocabulary a token. Backward sends
     nothing. Raises `ValueError`, before it communicates, for logits that are not one rank's run: gathered ones
-    would count every token n times. Source: Shoeybi et al. 2019, §3.
+    would count every token n times; `IndexError` for a target outside the vocabulary (on a CPU, as the embedding).
+    Source: Shoeybi et al. 2019, §3.
     """
     run = Section(vocabulary, padded=True).held(axis.size)
     if logits.shape[-1] != run:
@@ -95,11 +101,13 @@ def vocab_parallel_cross_entropy(
         )
     if logits.shape[:-1] != targets.shape:
         raise ValueError(f"logits are for tokens {tuple(logits.shape[:-1])}, targets for {tuple(targets.shape)}")
+    counted = targets != ignore_index
+    targets = targets.masked_fill(~counted, 0)
+    _check_tokens(targets, vocabulary)
     padding = torch.arange(run, device=logits.device) + axis.rank * run >= vocabulary
     largest = all_reduce_max(logits.detach().masked_fill(padding, -torch.inf).amax(-1), axis)
     shifted = logits - largest.unsqueeze(-1)
-    counted = targets != ignore_index
-    place, elsewhere = _own_run(targets.masked_fill(~counted, 0), run, axis)
+    place, elsewhere = _own_run(targets, run, axis)
     of_target = shifted.gather(-1, place.unsqueeze(-1)).squeeze(-1).masked_fill(elsewhere, 0)
     summands = [shifted.masked_fill(padding, -torch.inf).exp().sum(-1), of_target]
     if label_smoothing:
@@ -108,5 +116,6 @@ def vocab_parallel_cross_entropy(
     loss = of_all.log() - of_target
     for total in of_every:
         loss = (1 - label_smoothing) * loss + label_smoothing * (of_all.log() - total / vocabulary)
+    loss = loss.masked_fill(~counted, 0)  # so that they get no gradient even where the mean is of nothing
     share = counted.to(loss.dtype) if weights is None else counted * weights
     return (loss * share).sum() / share.sum()

@@ -65,7 +65,15 @@ def test_a_result_that_is_not_a_number_is_a_wrong_value() -> None:
 def test_hints_come_one_after_the_other_and_begin_again() -> None:
     hints = EXERCISES["column-linear"].hints
     given = [hint("column-linear") for _ in range(len(hints) + 1)]
-    assert [text.partition(": ")[2] for text in given] == [*hints, hints[0]]
+    assert [text.partition(": ")[2].splitlines()[0] for text in given] == [*hints, hints[0]]
+    assert 'solution("column-linear")' in given[len(hints) - 1]
+
+
+def test_hints_go_on_where_progress_cannot_be_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "file" / "data"))
+    with pytest.warns(UserWarning, match="cannot be kept"):
+        assert hint("column-linear") != hint("column-linear")
 
 
 def test_the_solution_is_shown_and_that_it_was_is_kept() -> None:

@@ -233,3 +233,17 @@ def test_a_page_holds_what_happened_within_it_even_after_an_error() -> None:
     assert inner.rows() == [Traffic("broadcast", "pp", 2, 1, 7)]
     assert outer.rows() == [Traffic("send", "pp", 2, 1, 0), Traffic("broadcast", "pp", 2, 1, 7)]
     assert ledger.rows() == [Traffic("send", "pp", 2, 3, 16), Traffic("broadcast", "pp", 2, 1, 7)]
+
+
+def test_a_second_derivative_through_a_communication_is_an_error_not_a_silent_zero() -> None:
+    def on_rank() -> str:
+        x = torch.ones(2, requires_grad=True)
+        (first,) = torch.autograd.grad((comm.copy_to_region(x, Mesh(tp=2).tp) ** 2).sum(), x, create_graph=True)
+        try:
+            first.sum().backward()
+        except RuntimeError as error:
+            return str(error)
+        return "accepted"
+
+    for said in minipar.run(on_rank, 2, timeout=20, device="cpu"):
+        assert "once_differentiable" in said

@@ -43,6 +43,7 @@ def trained(pp: int, tp: int, sequence_parallel: bool, device: str) -> dict[str,
         assert here == device
         assert placement.transport == ("nccl" if device == "cuda" and pp * tp <= GPUS else "gloo")
         assert {tensor.device.type for tensor in tensors.values()} == {"cpu"}, "results come back on the CPU"
+        assert all(torch.equal(whole[name], tensors[name]) for name in whole.keys() & tensors.keys())
         whole |= tensors
     return whole
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import minipar
 from minipar import Mesh
-from minipar.manifest import Cut, Entry, Section, gather, manifest
+from minipar.manifest import Cut, Entry, Section, gather, load, manifest
 from minipar.model import GPT, GPTConfig
 from minipar.pipeline import even_cuts
 from minipar.tensor import ColumnParallelLinear, RowParallelLinear
@@ -102,3 +102,24 @@ def test_all_stages_together_have_the_names_and_shapes_of_the_unsplit_model(pp: 
     cut = {name for _, _, smaller, _ in results for name, is_smaller in smaller.items() if is_smaller}
     split = ("qkv.weight", "out.weight", "up.weight", "up.bias", "down.weight", "token.weight", "logits.weight")
     assert cut == {name for name in UNSPLIT if tp > 1 and name.endswith(split)}
+
+
+def test_what_was_gathered_at_one_degree_loads_at_another_exactly() -> None:
+    """NeMo Automodel PR#1324; torchtitan#1750."""
+    config = GPTConfig(vocabulary=13, sequence=5, hidden=8, layers=1, heads=4, kv_heads=2)
+
+    def saved() -> dict[str, torch.Tensor]:
+        model, axis = GPT(config, axes := Mesh(tp=2), seed=3), axes.tp
+        return gather(model.named_parameters(), manifest(model), axis)
+
+    whole = minipar.run(saved, 2, timeout=20, device="cpu")[0]
+
+    def loaded(tp: int) -> dict[str, torch.Tensor]:
+        mesh = Mesh(tp=tp)
+        model = GPT(config, mesh, seed=4)
+        load(model, whole, mesh.tp)
+        return gather(model.named_parameters(), manifest(model), mesh.tp)
+
+    for tp in (1, 4):
+        for again in minipar.run(loaded, tp, tp, timeout=20, device="cpu"):
+            assert all(torch.equal(again[name], whole[name]) for name in whole)

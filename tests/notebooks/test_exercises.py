@@ -58,7 +58,7 @@ def as_learner(exercise: Exercise, answer: Answer) -> str:
     """An answer as a learner would have typed it: under the stub's name, without the library's annotations."""
     source = textwrap.dedent(inspect.getsource(answer))
     header = f"def {exercise.solution.__name__}({', '.join(inspect.signature(answer).parameters)}):"
-    return "from minipar import comm\n\n\n" + header + source[source.index(":\n") + 1 :]
+    return "import torch\nfrom minipar import comm\n\n\n" + header + source[source.index(":\n") + 1 :]
 
 
 def test_the_stub_is_told_not_tried_and_does_not_stop_the_notebook(opened: Opened) -> None:

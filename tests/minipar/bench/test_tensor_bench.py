@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -34,7 +36,15 @@ def test_the_rival_does_the_right_thing(name: str) -> None:
     assert max(minipar.run(on_rank, 2, timeout=30, device="cpu")) < 1e-12
 
 
-def test_ways_take_turns_and_the_slowest_rank_counts() -> None:
+def test_the_slowest_rank_counts() -> None:
+    def on_rank() -> dict[str, float]:
+        mesh = Mesh(tp=2)
+        return alternate({"way": lambda: time.sleep(0.05 * mesh.tp.rank)}, 3, mesh.tp)
+
+    assert min(times["way"] for times in minipar.run(on_rank, 2, timeout=20, device="cpu")) >= 0.05
+
+
+def test_ways_take_turns() -> None:
     called = []
     ways = {"a": lambda: called.append("a"), "b": lambda: called.append("b")}
     times = alternate(ways, 4, Mesh().tp)

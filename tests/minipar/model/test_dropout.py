@@ -12,6 +12,7 @@ import minipar
 from minipar import Mesh
 from minipar.manifest import gather, manifest
 from minipar.model import GPT, GPTConfig, Recompute, token_loss
+from minipar.pipeline import gpipe, run
 from minipar.tensor import Moment, dropout
 from tests.minipar.equality import assert_close_by_name
 
@@ -93,3 +94,14 @@ def test_evaluation_drops_nothing() -> None:
     without = GPT(replace(CONFIG, dropout=0.0), Mesh())
     assert torch.equal(model(TOKENS), without(TOKENS))
     assert not torch.equal(model.train()(TOKENS), without(TOKENS))
+
+
+def test_each_micro_batch_and_each_step_has_masks_of_its_own() -> None:
+    model, mesh, moments = GPT(CONFIG, Mesh()), Mesh(), []
+    batch = TOKENS[[0, 0, 0]], TOKENS[[0, 0, 0]]
+    for step in range(2):
+        model.moment = replace(model.moment, step=step)
+        model.blocks["0"].register_forward_pre_hook(lambda _, inputs: moments.append(inputs[1]))
+        run(gpipe(1, 3), {0: model}, batch, token_loss(CONFIG, mesh), mesh, before=model.at)
+        model.blocks["0"]._forward_pre_hooks.clear()
+    assert [(moment.step, moment.micro_batch) for moment in moments] == [(s, m) for s in (0, 1) for m in range(3)]

@@ -165,3 +165,27 @@ def test_what_does_not_divide_is_refused() -> None:
         return messages
 
     assert minipar.run(on_rank, 4, timeout=20) == [["a dimension of 6 cannot be cut into 4 equal parts (tp=4)"] * 3] * 4
+
+
+def test_the_backward_communicates_while_it_computes_the_weights_gradient() -> None:
+    def on_rank() -> list[str]:
+        layer = ColumnParallelLinear(torch.ones(4, 2), None, Mesh(tp=2).tp)
+        y = layer(torch.ones(3, 2, requires_grad=True)).sum()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            y.backward()
+        events = sorted(profile.events(), key=lambda event: event.time_range.start)
+        return [event.name for event in events if event.name in ("aten::mm", "c10d::allreduce_")]
+
+    order = ["aten::mm", "c10d::allreduce_", "aten::mm"]  # the input's gradient, its sum, the weight's gradient
+    assert minipar.run(on_rank, 2, timeout=20, device="cpu") == [order] * 2
+
+
+def test_it_runs_under_autocast() -> None:
+    def on_rank() -> tuple[torch.dtype, torch.dtype]:
+        layer = ColumnParallelLinear(torch.ones(4, 2), torch.ones(4), Mesh(tp=2).tp)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(torch.ones(3, 2, requires_grad=True))
+        y.float().sum().backward()
+        return y.dtype, layer.weight.grad.dtype
+
+    assert minipar.run(on_rank, 2, timeout=20, device="cpu") == [(torch.bfloat16, torch.float32)] * 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,6 +54,34 @@ def test_a_split_region_between_slices_equals_the_whole(tp: int) -> None:
     total = tp * (tp + 1) / 2
     for y, gradient in minipar.run(on_rank, tp, timeout=20, device="cpu"):
         assert_close([y, gradient], [total * x, total * weights])
+
+
+def test_each_has_its_conjugate_as_its_backward() -> None:
+    """A slice's gradient is the others' too where all used the whole, and only one's own where each has a slice."""
+
+    def on_rank() -> list[list[Tensor]]:
+        axis = Mesh(tp=4).tp
+        results = []
+        for call, size, of_size in (
+            (scatter_to_sequence, S, S // 4),
+            (gather_from_sequence, S // 4, S),
+            (reduce_to_sequence, S, S // 4),
+        ):
+            x, dy = (drawn(B, n, H, seed=axis.rank + i).requires_grad_(i == 0) for i, n in ((0, size), (9, of_size)))
+            y = call(x, axis)
+            y.backward(dy)
+            results.append([y.detach(), x.grad])
+        return results
+
+    def together(size: int, first: int) -> list[Tensor]:
+        return [drawn(B, size, H, seed=first + rank) for rank in range(4)]
+
+    wholes, of_wholes, slices, of_slices = together(S, 0), together(S, 9), together(S // 4, 0), together(S // 4, 9)
+    for rank, ours in enumerate(minipar.run(on_rank, 4, timeout=20, device="cpu")):
+        scattered, gathered, reduced = ours
+        assert_close(scattered, [wholes[rank].chunk(4, 1)[rank], torch.cat(of_slices, 1)])
+        assert_close(gathered, [torch.cat(slices, 1), sum(of_wholes).chunk(4, 1)[rank]])
+        assert_close(reduced, [sum(wholes).chunk(4, 1)[rank], torch.cat(of_slices, 1)])
 
 
 def whole_layer(kind: str, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -107,6 +137,8 @@ def test_a_sequence_that_does_not_divide_is_refused_before_anything_is_sent(call
             call(drawn(B, 7, H), mesh.tp)
         with pytest.raises(ValueError, match="is 7, which tp=2 does not divide"):
             VocabParallelEmbedding(drawn(4, H), mesh.tp, True)(torch.zeros(B, 7, dtype=torch.long))
+        with pytest.raises(ValueError, match="is 7, which tp=2 does not divide"):
+            RowParallelLinear(drawn(H, 2 * H).float(), None, mesh.tp, True)(torch.zeros(B, 7, H))
         return mesh.ledger.rows()
 
     assert minipar.run(on_rank, 2, timeout=20, device="cpu") == [[], []]
@@ -115,11 +147,21 @@ def test_a_sequence_that_does_not_divide_is_refused_before_anything_is_sent(call
 def test_an_embedding_gives_the_slice_of_the_whole() -> None:
     table, tokens = drawn(13, H), torch.arange(B * S).reshape(B, S) % 13
 
-    def on_rank() -> bool:
-        axis = Mesh(tp=4).tp
-        return torch.equal(VocabParallelEmbedding(table, axis, True)(tokens), mine(F.embedding(tokens, table), axis))
+    dy = drawn(B, S, H, seed=1)
 
-    assert minipar.run(on_rank, 4, timeout=20, device="cpu") == [True] * 4
+    def on_rank() -> tuple[bool, Tensor]:
+        axis = Mesh(tp=4).tp
+        layer = VocabParallelEmbedding(table, axis, True)
+        y = layer(tokens)
+        y.backward(mine(dy, axis))
+        gradient = gather([("weight", layer.weight.grad)], manifest(layer), axis)["weight"]
+        return torch.equal(y, mine(F.embedding(tokens, table), axis)), gradient
+
+    leaf = table.clone().requires_grad_()
+    F.embedding(tokens, leaf).backward(dy)
+    for equal, gradient in minipar.run(on_rank, 4, timeout=20, device="cpu"):
+        assert equal
+        assert_close([gradient], [leaf.grad])
 
 
 def test_collectives_can_be_under_way_together_and_be_waited_for_in_any_order() -> None:
@@ -139,6 +181,22 @@ def test_collectives_can_be_under_way_together_and_be_waited_for_in_any_order() 
         assert torch.equal(reduced, torch.full((2, 2), 3.0))
         assert torch.equal(gathered, torch.tensor([[1.0, 1, 2, 2], [1, 1, 2, 2]]))
         assert torch.equal(scattered, torch.full((1, 2), 3.0))
+
+
+@pytest.mark.parametrize("start", [comm.start_all_reduce, comm.start_all_gather, comm.start_reduce_scatter])
+def test_to_start_a_collective_waits_for_nobody(start: Callable[..., comm.Pending], tmp_path: Path) -> None:
+    """Rank 1 starts only when rank 0 has: were that to wait for rank 1, neither would go on."""
+
+    def on_rank() -> Tensor:
+        axis, started = Mesh(tp=2).tp, tmp_path / "started"
+        while axis.rank == 1 and not started.exists():
+            time.sleep(0.01)
+        pending = start(torch.ones(2, 2), axis)
+        started.touch()
+        return pending.wait()
+
+    results = minipar.run(on_rank, 2, timeout=15, device="cpu")
+    assert [result.sum() for result in results] == ([4, 4] if start is comm.start_reduce_scatter else [8, 8])
 
 
 def test_a_frozen_weight_gets_no_gradient_and_its_input_is_not_gathered_again() -> None:

@@ -29,13 +29,14 @@ def block(whole: Tensor, mesh: Mesh) -> Tensor:
     return whole.chunk(mesh.dp.size, 0)[mesh.dp.rank].chunk(mesh.tp.size, 1)[mesh.tp.rank].clone()
 
 
-def multiplied(m: int, k: int, n: int, mesh: Mesh) -> tuple[list[Tensor], list[Traffic]]:
-    """This rank's blocks of the product and of both gradients, and what was sent."""
+def multiplied(m: int, k: int, n: int, mesh: Mesh) -> tuple[list[Tensor], list[list[Traffic]]]:
+    """This rank's blocks of the product and of both gradients, and what was sent forward and backward."""
     a, b = (block(t, mesh).requires_grad_() for t in (drawn(m, k), drawn(k, n, seed=1)))
-    with mesh.ledger.page() as page:
+    with mesh.ledger.page() as forward:
         c = summa_matmul(a, b, row=mesh.tp, column=mesh.dp)
+    with mesh.ledger.page() as backward:
         c.backward(block(drawn(m, n, seed=2), mesh))
-    return [c.detach(), a.grad, b.grad], page.rows()
+    return [c.detach(), a.grad, b.grad], [forward.rows(), backward.rows()]
 
 
 def together(blocks: list[Tensor], rows: int, columns: int) -> Tensor:
@@ -63,22 +64,46 @@ def test_every_grid_gives_the_unsplit_product_and_gradients(rows: int, columns: 
 def test_the_traffic_is_what_the_docstring_says(rows: int, columns: int) -> None:
     m, k, n = 6, 12, 12
 
-    def on_rank() -> dict[tuple[str, str], int]:
-        ledger = multiplied(m, k, n, Mesh(dp=rows, tp=columns))[1]
-        return {(row.operation, row.axis): row.bytes for row in ledger}
+    def on_rank() -> list[dict[tuple[str, str], tuple[int, int]]]:
+        pages = multiplied(m, k, n, Mesh(dp=rows, tp=columns))[1]
+        return [{(row.operation, row.axis): (row.calls, row.bytes) for row in page} for page in pages]
 
-    along_row, along_column = m // rows * k * ITEM, k * (n // columns) * ITEM
-    expected = {("broadcast", "tp"): 2 * along_row, ("reduce", "tp"): along_row} if columns > 1 else {}
-    if rows > 1:
-        expected |= {("broadcast", "dp"): 2 * along_column, ("reduce", "dp"): along_column}
+    panels = lcm(rows, columns)
+    lines = {"tp": (panels, m // rows * k * ITEM), "dp": (panels, k * (n // columns) * ITEM)}
+    lines = {axis: line for axis, line in lines.items() if (columns if axis == "tp" else rows) > 1}
+    forward = {("broadcast", axis): line for axis, line in lines.items()}
+    expected = [forward, forward | {("reduce", axis): line for axis, line in lines.items()}]
     assert minipar.run(on_rank, rows * columns, timeout=20, device="cpu") == [expected] * (rows * columns)
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_matrix_costs_no_gradient(frozen: int) -> None:
+    whole, dc = [drawn(4, 4), drawn(4, 4, seed=1)], drawn(4, 4, seed=2)
+
+    def on_rank() -> tuple[list[Tensor | None], set[str]]:
+        mesh = Mesh(dp=2, tp=2)
+        blocks = [block(t, mesh).requires_grad_(i != frozen) for i, t in enumerate(whole)]
+        c = summa_matmul(*blocks, mesh.tp, mesh.dp)
+        with mesh.ledger.page() as page:
+            c.backward(block(dc, mesh))
+        return [t.grad for t in blocks], {row.axis for row in page.rows() if row.operation == "reduce"}
+
+    everyone = minipar.run(on_rank, 4, timeout=20, device="cpu")
+    assert [axes for _, axes in everyone] == [{"tp"} if frozen else {"dp"}] * 4
+    assert all(gradients[frozen] is None for gradients, _ in everyone)
+    ours = together([gradients[1 - frozen] for gradients, _ in everyone], 2, 2)
+    assert_close([ours], [dc @ whole[1].T if frozen else whole[0].T @ dc])
 
 
 def test_blocks_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
     def on_rank() -> int:
         mesh = Mesh(dp=2, tp=3)
-        with pytest.raises(ValueError, match=r"inner dimension of 6.*one of 8"):
-            summa_matmul(drawn(2, 2), drawn(4, 2), mesh.tp, mesh.dp)
+        for blocks, says in (
+            ([(2, 2), (4, 2)], r"inner dimension of 6.*one of 8"),
+            ([(2, 2), (2, 2)], r"inner dimension of 6.*one of 4"),  # they fit each other, but not on this grid
+        ):
+            with pytest.raises(ValueError, match=says):
+                summa_matmul(*(drawn(*shape) for shape in blocks), mesh.tp, mesh.dp)
         return len(mesh.ledger.rows())
 
     assert minipar.run(on_rank, 6, timeout=20, device="cpu") == [0] * 6
@@ -88,18 +113,19 @@ def test_blocks_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
 def test_the_column_row_pair_equals_unsplit_with_one_all_reduce_each_way(tp: int) -> None:
     x, w, v, dy = drawn(3, 4), drawn(4, 8, seed=1), drawn(8, 6, seed=2), drawn(3, 6, seed=3)
 
-    def on_rank() -> tuple[list[Tensor], list[Traffic]]:
+    def on_rank() -> tuple[list[Tensor], list[list[Traffic]]]:
         mesh = Mesh(tp=tp)
         leaves = [x.clone(), w.chunk(tp, 1)[mesh.tp.rank].clone(), v.chunk(tp, 0)[mesh.tp.rank].clone()]
         leaves = [leaf.requires_grad_() for leaf in leaves]
-        y = column_row_matmul(*leaves, mesh.tp)
-        y.backward(dy)
-        return [y.detach(), *(leaf.grad for leaf in leaves)], mesh.ledger.rows()
+        with mesh.ledger.page() as forward:
+            y = column_row_matmul(*leaves, mesh.tp)
+        with mesh.ledger.page() as backward:
+            y.backward(dy)
+        return [y.detach(), *(leaf.grad for leaf in leaves)], [forward.rows(), backward.rows()]
 
     middle = x @ w
     expected = [middle @ v, dy @ v.T @ w.T, x.T @ (dy @ v.T), middle.T @ dy]
-    for rank, ((y, of_x, of_w, of_v), rows) in enumerate(minipar.run(on_rank, tp, timeout=20, device="cpu")):
+    for rank, ((y, of_x, of_w, of_v), pages) in enumerate(minipar.run(on_rank, tp, timeout=20, device="cpu")):
         mine = [*expected[:2], expected[2].chunk(tp, 1)[rank], expected[3].chunk(tp, 0)[rank]]
         assert_close([y, of_x, of_w, of_v], mine)
-        total = (3 * 6 + 3 * 4) * ITEM
-        assert rows == ([Traffic("all-reduce", "tp", tp, 2, total)] if tp > 1 else [])
+        assert pages == [[Traffic("all-reduce", "tp", tp, 1, n * ITEM)] if tp > 1 else [] for n in (3 * 6, 3 * 4)]

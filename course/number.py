@@ -1,0 +1,19 @@
+"""Reading a number that a person has typed."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from minipar.words import _
+
+
+def read_number(answer: Any, unit: str) -> float:
+    """The number in an answer such as 60, "60 %" or "2,5"; `ValueError` with a sentence for one that has none."""
+    text = str(answer).strip().removesuffix(unit).strip().replace(",", ".")
+    if not isinstance(answer, bool) and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE):
+        value = float(text)
+        if math.isfinite(value):
+            return value
+    raise ValueError(_("write a number, such as 12.5"))
