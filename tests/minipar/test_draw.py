@@ -18,8 +18,11 @@ def drawn(timeline: Timeline, title: str = "A title") -> Element:
 
 
 def boxes(picture: Element, fill: str) -> list[dict[str, str]]:
-    """The boxes of the chart in this colour; the first such box of the picture is the legend's."""
-    return [rect.attrib for rect in picture.iter(f"{SVG}rect") if rect.get("fill") == fill][1:]
+    """The boxes of the chart in this colour; each panel has all of a colour in one path."""
+    drawn = "".join(path.attrib["d"] for path in picture.iter(f"{SVG}path") if path.get("fill") == fill)
+    found = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-([\d.]+)z", drawn)
+    assert all(right == left for _, _, right, _, left in found)
+    return [dict(zip(("x", "y", "width", "height"), box, strict=False)) for box in found]
 
 
 @given(p=st.integers(1, 8), m=st.integers(1, 32), backward=st.floats(0.1, 5))
