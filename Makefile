@@ -8,7 +8,7 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-SITE = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+SITE := $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # The folder of a PyTorch that is to be kept: only when PYTHON was given, not for whatever python3 happens to be.
 # Once kept it stays kept: a later make, after an update say, finds its folder in .venv.
 KEPT = $(if $(filter command% environment%,$(origin PYTHON)),$(shell $(PYTHON) -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])' 2>/dev/null),$(shell cat .venv/lib/python*/site-packages/kept-torch.pth 2>/dev/null))
@@ -40,7 +40,7 @@ pictures: .venv
 		|| { echo "Python 3.10 or newer is needed; name one with: make course PYTHON=python3.12"; exit 1; }
 	@echo "Setting up .venv. This happens once and takes some minutes (1.5 GB, most of it PyTorch)."
 	$(PYTHON) -m venv .venv
-	$(if $(KEPT),grep -v '^\(torch\|numpy\)==' constraints.txt >.venv/constraints.txt && echo '$(KEPT)' >$(SITE)/kept-torch.pth,cp constraints.txt .venv/constraints.txt)
+	$(if $(KEPT),grep -v '^\(torch\|numpy\)==' constraints.txt >.venv/constraints.txt && echo '$(KEPT)' >"$(SITE)/kept-torch.pth",cp constraints.txt .venv/constraints.txt)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .venv/constraints.txt -e '.[test]'
 	@touch $@
 
