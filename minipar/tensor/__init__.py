@@ -5,7 +5,7 @@ Is my tensor-parallel loss difference normal?
 
 A split layer adds the same numbers in another order, and floating point rounds each order differently. Measured
 here on the demo's GPT (4 blocks, hidden 64, batch 8 × 64 bytes, AdamW, learning rate 1e-3, 2 cores with gloo),
-tp = 2 and 4 beside tp = 1, the same weights and batches; relative, the worst of both:
+tp = 2 and 4 beside tp = 1, the same weights and batches; relative, the worst of both (docs/differences.py):
 
 =========  ===============  ==================  ==========================
 dtype      loss of step 1   gradient of step 1  loss, worst of 100 steps
@@ -16,9 +16,10 @@ bfloat16   0                2e-2                3e-2
 =========  ===============  ==================  ==========================
 
 (A gradient's difference is its largest over the tensor's largest entry. A bfloat16 loss is itself rounded to
-three digits.) So these are normal: equal at first and then drifting apart, slowly, by a few units of the type's last
-digit; in bfloat16 single steps that differ by percents while the curves lie on each other. These are not, and float64
-shows each in the first step, where it should agree to 1e-12:
+three digits.) So these are normal: a first step that agrees to the type's last digits, and then a slow drift, as
+AdamW divides by small gradients and so makes their rounding grow; in bfloat16 single steps that differ by percents
+while the curves lie on each other. These are not, and float64 shows each in the first step, where it should agree to
+1e-12:
 
 - the loss is larger by log(tp): the logits were gathered before a loss that expects a part of them;
 - a bias or norm gradient is off by a factor: summed tp times, or not at all under sequence parallelism;
