@@ -5,7 +5,8 @@ Is my tensor-parallel loss difference normal?
 
 A split layer adds the same numbers in another order, and floating point rounds each order differently. Measured
 here on the demo's GPT (4 blocks, hidden 64, batch 8 × 64 bytes, AdamW, learning rate 1e-3, 2 cores with gloo),
-tp = 2 and 4 beside tp = 1, the same weights and batches; relative, the worst of both (docs/differences.py):
+tp = 2 and 4 beside tp = 1, the same weights and batches, without sequence parallelism; relative, the worst of both
+(docs/differences.py):
 
 =========  ===============  ==================  ==========================
 dtype      loss of step 1   gradient of step 1  loss, worst of 100 steps
