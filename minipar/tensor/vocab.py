@@ -72,6 +72,19 @@ def _own_run(tokens: Tensor, run: int, axis: Axis) -> tuple[Tensor, Tensor]:
     return place.masked_fill(elsewhere, 0), elsewhere
 
 
+def _checked_run(logits: Tensor, targets: Tensor, axis: Axis, vocabulary: int) -> int:
+    """How many columns one rank's logits have; `ValueError` where these have another number, or another shape."""
+    run = Section(vocabulary, padded=True).held(axis.size)
+    if logits.shape[-1] != run:
+        raise ValueError(
+            f"logits have {logits.shape[-1]} columns; one rank's run of a vocabulary of {vocabulary} over "
+            f"tp={axis.size} has {run}. Are they gathered already?"
+        )
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(f"logits are for tokens {tuple(logits.shape[:-1])}, targets for {tuple(targets.shape)}")
+    return run
+
+
 def vocab_parallel_cross_entropy(
     logits: Tensor,
     targets: Tensor,
@@ -93,14 +106,7 @@ def vocab_parallel_cross_entropy(
     would count every token n times; `IndexError` for a target outside the vocabulary (on a CPU, as the embedding).
     Source: Shoeybi et al. 2019, §3.
     """
-    run = Section(vocabulary, padded=True).held(axis.size)
-    if logits.shape[-1] != run:
-        raise ValueError(
-            f"logits have {logits.shape[-1]} columns; one rank's run of a vocabulary of {vocabulary} over "
-            f"tp={axis.size} has {run}. Are they gathered already?"
-        )
-    if logits.shape[:-1] != targets.shape:
-        raise ValueError(f"logits are for tokens {tuple(logits.shape[:-1])}, targets for {tuple(targets.shape)}")
+    run = _checked_run(logits, targets, axis, vocabulary)
     counted = targets != ignore_index
     targets = targets.masked_fill(~counted, 0)
     _check_tokens(targets, vocabulary)
