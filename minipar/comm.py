@@ -8,14 +8,17 @@ through host memory. Only sums are asked of the backend: gloo has no average.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from minipar.links import hold
 
 if TYPE_CHECKING:
     from minipar.mesh import Axis
@@ -82,16 +85,30 @@ def to_wire(tensor: Tensor, axis: Axis) -> Tensor:
     return tensor.cpu() if axis.placement.staged else tensor
 
 
-class Pending:
-    """A collective that is under way: `wait` for its result, and compute something else until then."""
+def _note(operation: str, axis: Axis, size: int) -> float:
+    """Enter the start of a collective into the ledger; returns until when emulated links keep it under way."""
+    axis.ledger.record(operation, axis, size)
+    if axis.links is None:
+        return 0.0
+    rounds = (2 if operation == "all-reduce" else 1) * (axis.size - 1)
+    sent = Traffic(operation, axis.name, axis.size, 1, size).sent
+    return time.perf_counter() + axis.links.collective(axis.ranks, sent, rounds)
 
-    def __init__(self, result: Callable[[], Tensor], work: dist.Work | None = None) -> None:
-        self._result, self._work = result, work
+
+class Pending:
+    """A collective that is under way, with emulated links at least until `until`.
+
+    `wait` for its result, and compute something else until then.
+    """
+
+    def __init__(self, result: Callable[[], Tensor], work: dist.Work | None = None, until: float = 0.0) -> None:
+        self._result, self._work, self._until = result, work, until
 
     def wait(self) -> Tensor:
         """The result, once the collective is done."""
         if self._work is not None:
             self._work.wait()
+        hold(self._until, 0.0)
         return self._result()
 
 
@@ -99,19 +116,19 @@ def start_all_reduce(tensor: Tensor, axis: Axis) -> Pending:
     """Start an `all_reduce`."""
     if axis.size == 1:
         return Pending(lambda: tensor)
-    axis.ledger.record("all-reduce", axis, size_of(tensor))
+    until = _note("all-reduce", axis, size_of(tensor))
     wire = to_wire(tensor, axis)
     wire = wire.clone() if wire.data_ptr() == tensor.data_ptr() else wire
     work = dist.all_reduce(wire, group=axis.group, async_op=True)
-    return Pending(lambda: wire.to(tensor.device), work)
+    return Pending(lambda: wire.to(tensor.device), work, until)
 
 
 def start_all_gather(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
     """Start an `all_gather`."""
     if axis.size == 1:
         return Pending(lambda: tensor)
-    pieces, work = _start_gather(tensor, axis)
-    return Pending(lambda: torch.cat(pieces, dim).to(tensor.device), work)
+    pieces, work, until = _start_gather(tensor, axis)
+    return Pending(lambda: torch.cat(pieces, dim).to(tensor.device), work, until)
 
 
 def start_reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
@@ -119,19 +136,19 @@ def start_reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
     pieces = slices(tensor, axis, dim)
     if axis.size == 1:
         return Pending(lambda: tensor)
-    axis.ledger.record("reduce-scatter", axis, size_of(tensor))
+    until = _note("reduce-scatter", axis, size_of(tensor))
     # Before PyTorch 2.8 gloo reduces and scatters one tensor, cut along its first dimension, and no list of them.
     wire = to_wire(torch.stack(pieces), axis)
     mine = torch.empty_like(wire[0])
     work = dist.reduce_scatter_tensor(mine, wire.flatten(0, 1), group=axis.group, async_op=True)
-    return Pending(lambda: mine.to(tensor.device), work)
+    return Pending(lambda: mine.to(tensor.device), work, until)
 
 
-def _start_gather(tensor: Tensor, axis: Axis) -> tuple[list[Tensor], dist.Work | None]:
+def _start_gather(tensor: Tensor, axis: Axis) -> tuple[list[Tensor], dist.Work | None, float]:
     wire = to_wire(tensor, axis)
-    axis.ledger.record("all-gather", axis, size_of(wire) * axis.size)
+    until = _note("all-gather", axis, size_of(wire) * axis.size)
     pieces = [torch.empty_like(wire) for _ in axis.ranks]
-    return pieces, dist.all_gather(pieces, wire, group=axis.group, async_op=True)
+    return pieces, dist.all_gather(pieces, wire, group=axis.group, async_op=True), until
 
 
 def all_reduce(tensor: Tensor, axis: Axis) -> Tensor:
@@ -156,9 +173,8 @@ def gather_tensors(tensor: Tensor, axis: Axis) -> list[Tensor]:
     """The axis's tensors in rank order, on every rank. Shapes are equal everywhere."""
     if axis.size == 1:
         return [tensor]
-    pieces, work = _start_gather(tensor, axis)
-    if work is not None:
-        work.wait()
+    pieces, work, until = _start_gather(tensor, axis)
+    Pending(lambda: tensor, work, until).wait()
     return [piece.to(tensor.device) for piece in pieces]
 
 
@@ -166,9 +182,10 @@ def all_reduce_max(tensor: Tensor, axis: Axis) -> Tensor:
     """The entrywise maximum of the axis's tensors, on every rank. Shapes are equal everywhere."""
     if axis.size == 1:
         return tensor
-    axis.ledger.record("all-reduce", axis, size_of(tensor))
+    until = _note("all-reduce", axis, size_of(tensor))
     wire = to_wire(tensor, axis).clone()
     dist.all_reduce(wire, op=dist.ReduceOp.MAX, group=axis.group)
+    hold(until, 0.0)
     return wire.to(tensor.device)
 
 
@@ -176,9 +193,10 @@ def reduce(tensor: Tensor, axis: Axis, target: int = 0) -> Tensor | None:
     """The sum of the axis's tensors on the rank with index `target`, None on the others. Shapes are equal."""
     if axis.size == 1:
         return tensor
-    axis.ledger.record("reduce", axis, size_of(tensor))
+    until = _note("reduce", axis, size_of(tensor))
     wire = to_wire(tensor, axis).clone()
     dist.reduce(wire, dst=axis.ranks[target], group=axis.group)
+    hold(until, 0.0)
     return wire.to(tensor.device) if axis.rank == target else None
 
 
@@ -186,9 +204,10 @@ def broadcast(tensor: Tensor, axis: Axis, source: int = 0) -> Tensor:
     """The tensor of the rank with index `source` on the axis, on every rank. Shapes are equal everywhere."""
     if axis.size == 1:
         return tensor
-    axis.ledger.record("broadcast", axis, size_of(tensor))
+    until = _note("broadcast", axis, size_of(tensor))
     wire = to_wire(tensor, axis).clone()
     dist.broadcast(wire, src=axis.ranks[source], group=axis.group)
+    hold(until, 0.0)
     return wire.to(tensor.device)
 
 
@@ -205,6 +224,16 @@ def gather_objects(value: Any, axis: Axis) -> list[Any]:
     values: list[Any] = [None] * axis.size
     dist.all_gather_object(values, value, group=axis.group)
     return values
+
+
+def gather_numbers(values: Sequence[float], axis: Axis) -> list[list[float]]:
+    """As many numbers of every rank of the axis, in order, on every rank. Not counted as traffic."""
+    if axis.size == 1:
+        return [list(values)]
+    own = torch.tensor(values, dtype=torch.float64, device=axis.placement.wire)
+    everyone = [torch.empty_like(own) for _ in axis.ranks]
+    dist.all_gather(everyone, own, group=axis.group)
+    return [numbers.tolist() for numbers in everyone]
 
 
 def slices(tensor: Tensor, axis: Axis, dim: int) -> tuple[Tensor, ...]:

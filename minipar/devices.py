@@ -28,6 +28,11 @@ class Placement:
         return f"{self.device} with {self.transport}{route} ({self.why})"
 
     @property
+    def wire(self) -> torch.device:
+        """Where a tensor must be for a collective to take it."""
+        return torch.device("cpu") if self.transport == "gloo" else self.device
+
+    @property
     def transport(self) -> str:
         """The library that carries this rank's tensors: ``"nccl"`` or ``"gloo"``."""
         return "nccl" if "nccl" in self.backend else "gloo"

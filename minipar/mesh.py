@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from minipar.comm import Ledger
 from minipar.devices import Placement, local_ranks, place
+from minipar.links import Links
 
 
 class Coords(NamedTuple):
@@ -33,7 +34,7 @@ class Axis:
     """One axis of the mesh as one rank sees it: the ranks that differ from it only along this axis.
 
     `ranks` holds their global numbers in order along the axis; `rank` is this one's index in it.
-    An axis of size 1 has no group and never communicates.
+    An axis of size 1 has no group and never communicates. `links` is how slow its links are made, if they are.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Axis:
     group: dist.ProcessGroup | None
     placement: Placement
     ledger: Ledger
+    links: Links | None = None
 
     @property
     def size(self) -> int:
@@ -58,19 +60,20 @@ class Mesh:
     dp, pp, tp: how many ranks along the data, pipeline and tensor axis.
     `mesh.tp`, `mesh.pp`, `mesh.dp` are the axes (`Axis`), `mesh.coords` this rank's place,
     `mesh.neighbours` the stages before and after, `mesh.ledger` what was sent so far.
+    links: emulated links, by which every message and collective takes at least its time.
 
     ``Mesh()`` is one rank alone, and needs no process group. Raises `ValueError` where the number
     of ranks is not dp · pp · tp; warns where a tensor group would span nodes.
     """
 
-    def __init__(self, dp: int = 1, pp: int = 1, tp: int = 1) -> None:
+    def __init__(self, dp: int = 1, pp: int = 1, tp: int = 1, links: Links | None = None) -> None:
         world = dist.get_world_size() if dist.is_initialized() else 1
         check_degrees(dp, pp, tp, world)
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.coords = coords(self.rank, dp, tp)
         self.placement = place()
         self.device = self.placement.device
-        self.ledger = Ledger()
+        self.ledger, self.links = Ledger(), links
         grid = None
         if world > 1:
             kind = "cuda" if self.placement.transport == "nccl" else "cpu"
@@ -81,7 +84,7 @@ class Mesh:
             index, size = Coords._fields.index(name), getattr(sizes, name)
             ranks = tuple(rank_of(self.coords._replace(**{name: i}), dp, tp) for i in range(size))
             group = grid.get_group(name) if grid is not None and size > 1 else None
-            return Axis(name, ranks, self.coords[index], group, self.placement, self.ledger)
+            return Axis(name, ranks, self.coords[index], group, self.placement, self.ledger, links)
 
         self.dp, self.pp, self.tp = axis("dp"), axis("pp"), axis("tp")
         at = self.coords.pp
@@ -93,7 +96,8 @@ class Mesh:
     def __repr__(self) -> str:
         at = ", ".join(f"{name}={i}" for name, i in self.coords._asdict().items())
         degrees = f"dp={self.dp.size}, pp={self.pp.size}, tp={self.tp.size}"
-        return f"Mesh({degrees}): rank {self.rank} at {at}, on {self.placement}"
+        emulated = f", with emulated {self.links}" if self.links else ""
+        return f"Mesh({degrees}): rank {self.rank} at {at}, on {self.placement}{emulated}"
 
 
 def coords(rank: int, dp: int, tp: int) -> Coords:

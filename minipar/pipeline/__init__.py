@@ -1,25 +1,57 @@
 """Between layers: stages, schedules, what they cost, and running them."""
 
-from minipar.pipeline.partition import even_cuts
-from minipar.pipeline.run import StepResult, run
+from minipar.pipeline.looped import breadth_first, dualpipe_v, interleaved, v_half, v_min, zb_v
+from minipar.pipeline.lower import Compute, Receive, Send, Skip, lower
+from minipar.pipeline.names import by_name
+from minipar.pipeline.norm import DeferredBatchNorm, commit_batch_norms, defer_batch_norms
+from minipar.pipeline.partition import balanced_cuts, even_cuts
+from minipar.pipeline.profile import LayerTime, layer_seconds
+from minipar.pipeline.run import StepResult, evaluate, run
 from minipar.pipeline.schedule import Action, Schedule, ScheduleError, check, parse
-from minipar.pipeline.schedules import gpipe, naive
+from minipar.pipeline.schedules import gpipe, naive, one_f_one_b, zb_h1, zb_h2
 from minipar.pipeline.simulate import Costs, simulate
-from minipar.pipeline.timeline import Span, Timeline
+from minipar.pipeline.ties import Tie
+from minipar.pipeline.timeline import Parts, Span, Timeline, chrome_trace, difference
 
 __all__ = [
     "Action",
+    "Compute",
     "Costs",
+    "DeferredBatchNorm",
+    "LayerTime",
+    "Parts",
+    "Receive",
     "Schedule",
     "ScheduleError",
+    "Send",
+    "Skip",
     "Span",
     "StepResult",
+    "Tie",
     "Timeline",
+    "balanced_cuts",
+    "breadth_first",
+    "by_name",
     "check",
+    "chrome_trace",
+    "commit_batch_norms",
+    "defer_batch_norms",
+    "difference",
+    "dualpipe_v",
+    "evaluate",
     "even_cuts",
     "gpipe",
+    "interleaved",
+    "layer_seconds",
+    "lower",
     "naive",
+    "one_f_one_b",
     "parse",
     "run",
     "simulate",
+    "v_half",
+    "v_min",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
 ]

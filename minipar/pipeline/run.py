@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from minipar import comm
-from minipar.links import hold
+from minipar.devices import local_ranks
 from minipar.mesh import Mesh
-from minipar.pipeline.schedule import Action, Schedule, check, feeds, needs
+from minipar.pipeline.clock import Clock
+from minipar.pipeline.lower import Program, Receive, Send, Skip, check_skips, lower
+from minipar.pipeline.norm import commit_batch_norms
+from minipar.pipeline.schedule import Action, Schedule, check
 from minipar.pipeline.simulate import Costs
+from minipar.pipeline.step import Loss, Step, Tensors
+from minipar.pipeline.ties import Tie, Ties
 from minipar.pipeline.timeline import Span, Timeline
-from minipar.wire import Inbox, Outbox
-
-Tensors = tuple[Tensor, ...]
-Loss = Callable[[Tensor, Tensor], Tensor]
+from minipar.store import WeightStore
+from minipar.wire import Line
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ def run(
     mesh: Mesh,
     pace: Costs | None = None,
     before: Callable[[Action], None] | None = None,
+    skips: Sequence[tuple[int, int]] = (),
+    ties: Sequence[Tie] = (),
+    whole_batch: int | None = None,
 ) -> StepResult:
     """Do every forward and backward of `schedule` for one batch; every rank of the mesh calls this.
 
@@ -46,25 +54,66 @@ def run(
     loss: ``loss(output, target)``, the *mean* over the samples it is given. Micro-batches count by their
         number of samples, so a ragged last one is right too.
     pace: seconds that each action shall take at least, slept where the real work is shorter (emulation).
-
     before: called ahead of each action, to tell the stage which micro-batch comes (for its dropout, say).
+    skips: pairs (source, target) of stages: the last tensors that the source gives, one for each of its skips, go
+        straight to the target, which takes them after its other inputs.
+    ties: weights that several stages share, each as its name by stage; every copy gets the sum of their gradients.
+    whole_batch: the samples of the whole batch, where this one is a part of it (gradient accumulation).
 
     Gradients are added to `.grad`, as `backward` does: the sum over micro-batches is the gradient of the mean
-    loss of the whole batch. Raises `ValueError` before any communication for a schedule or a batch that does not fit.
+    loss of the whole batch. Where the schedule splits backwards, linear layers leave their weights' gradients to W;
+    other modules compute all of theirs in I. Deferred batch norms are updated once, at the end.
+    Raises `ValueError` before any communication for a schedule or a batch that does not fit.
+    """
+    over = tuple(Skip(*skip) for skip in skips)
+    programs = _programs(schedule, over)
+    _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
+    tied = Ties(ties, schedule, stages, mesh)
+    splits = any(action.kind in "IW" for action in schedule.actions[mesh.pp.rank])
+    store = WeightStore() if splits else None
+    with mesh.ledger.page() as page, ExitStack() as stack:
+        for stage in stages.values() if store else ():
+            stack.enter_context(store.lent_to(stage))  # type: ignore[union-attr]
+        lines = _lines(programs[mesh.pp.rank], mesh, tied)
+        step = _step(schedule, stages, batch, loss, mesh, lines, over, store, whole_batch)
+        clock = _aligned_clock(mesh)
+        _perform(step, programs[mesh.pp.rank], clock, pace, before)
+        tied.add_up(lines)
+        for stage in stages.values():
+            commit_batch_norms(stage)
+        for line in lines.values():
+            line.flush()
+    total, timeline = _together(schedule, step, clock, emulated=pace is not None or mesh.links is not None)
+    return StepResult(total, timeline, page.rows())
+
+
+def evaluate(
+    schedule: Schedule,
+    stages: Mapping[int, nn.Module],
+    batch: tuple[Tensor, Tensor],
+    loss: Loss,
+    mesh: Mesh,
+    skips: Sequence[tuple[int, int]] = (),
+) -> float:
+    """The mean loss of a batch, on every rank, with the stages in evaluation mode: the forwards of `schedule` alone.
+
+    Leaves no gradients behind, and the random streams and the stages' modes as they were. Arguments and errors are
+    those of `run`.
     """
     check(schedule)
+    forwards = tuple(tuple(action for action in row if action.kind == "F") for row in schedule.actions)
+    only = Schedule(f"{schedule.name}, forwards", forwards, schedule.holder)
+    over = tuple(Skip(*skip) for skip in skips)
+    check_skips(over, schedule.stages)
     _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
-    with mesh.ledger.page() as page:
-        step = _Step(schedule, stages, split_batch(batch, schedule.micro_batches), loss, mesh)
-        comm.barrier(mesh.pp)
-        spans = _perform(step, schedule.actions[mesh.pp.rank], mesh, pace, before)
-        for outbox in step.outboxes.values():
-            outbox.flush()
-        last = schedule.holder[-1]
-        total = comm.broadcast(torch.tensor(step.loss_sum, dtype=torch.float64), mesh.pp, last)
-    everyone = comm.gather_objects(spans, mesh.pp)
-    timeline = Timeline(tuple(span for spans in everyone for span in spans), schedule.ranks)
-    return StepResult(total.item(), timeline, page.rows())
+    program = lower(only, over)[mesh.pp.rank]
+    with torch.no_grad(), _evaluating(stages, mesh):
+        lines = _lines(program, mesh)
+        step = _step(only, stages, batch, loss, mesh, lines, over)
+        _perform(step, program, Clock(mesh.device))
+        for line in lines.values():
+            line.flush()
+    return sum(numbers[0] for numbers in comm.gather_numbers([float(step.loss_sum)], mesh.pp))
 
 
 def split_batch(batch: Sequence[Tensor], micro_batches: int) -> list[Tensors]:
@@ -78,6 +127,14 @@ def split_batch(batch: Sequence[Tensor], micro_batches: int) -> list[Tensors]:
             f"a batch of {samples} samples cannot be cut into {micro_batches} micro-batches; 1 to {samples} would fit"
         )
     return list(zip(*(tensor.tensor_split(micro_batches) for tensor in batch), strict=True))
+
+
+@lru_cache(maxsize=16)
+def _programs(schedule: Schedule, skips: tuple[Skip, ...]) -> tuple[Program, ...]:
+    """The checked and lowered schedule, kept, as a training does the same one again and again."""
+    check(schedule)
+    check_skips(skips, schedule.stages)
+    return lower(schedule, skips)
 
 
 def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int, targets: int, mesh: Mesh) -> None:
@@ -94,104 +151,88 @@ def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int
         )
 
 
-def _perform(
-    step: _Step,
-    actions: Sequence[Action],
+def _lines(program: Program, mesh: Mesh, ties: Ties | None = None) -> dict[int, Line]:
+    """A line to every rank that this one exchanges messages with."""
+    arriving = Counter(i.source for i in program if isinstance(i, Receive))
+    peers = arriving.keys() | {i.to for i in program if isinstance(i, Send)}
+    tied = {rank: ties.messages(rank) if ties else 0 for rank in range(mesh.pp.size)}
+    peers |= {rank for rank, messages in tied.items() if messages}
+    return {peer: Line(mesh.pp, peer, arriving[peer] + tied[peer]) for peer in sorted(peers)}
+
+
+def _step(
+    schedule: Schedule,
+    stages: Mapping[int, nn.Module],
+    batch: tuple[Tensor, Tensor],
+    loss: Loss,
     mesh: Mesh,
-    pace: Costs | None,
-    before: Callable[[Action], None] | None,
-) -> list[Span]:
-    """Do this rank's actions in order; a span starts when the input is there and ends when the result is."""
-    began = time.perf_counter()
-    spans = []
-    for action in actions:
-        arrived = step.take(action)
-        if before is not None:
-            before(action)
-        start = time.perf_counter()
-        result = step.forward(action, arrived) if action.kind == "F" else step.backward(action, arrived)
-        if mesh.device.type == "cuda":
-            torch.cuda.synchronize(mesh.device)
-        if pace is not None:
-            hold(start, pace.of(action))
-        spans.append(Span(mesh.pp.rank, action, start - began, time.perf_counter() - began))
-        step.pass_on(action, result)
-    return spans
+    lines: Mapping[int, Line],
+    skips: Sequence[Skip],
+    store: WeightStore | None = None,
+    whole_batch: int | None = None,
+) -> Step:
+    parts = split_batch(batch, schedule.micro_batches)
+    return Step(schedule, stages, parts, loss, whole_batch or len(batch[0]), mesh, lines, skips, store)
 
 
-@dataclass
-class _Step:
-    """What one rank remembers during one step."""
-
-    schedule: Schedule
-    stages: Mapping[int, nn.Module]
-    micro_batches: list[Tensors]
-    loss: Loss
-    mesh: Mesh
-    loss_sum: float = 0.0
-    live: dict[tuple[int, int], tuple[Tensors, Tensors]] = field(default_factory=dict)
-    """(stage, micro-batch) -> its inputs and outputs, from its forward to its backward."""
-    handed: dict[Action, Tensors] = field(default_factory=dict)
-    """Results that another stage of this same rank works on, by the action that will."""
-    outboxes: dict[int, Outbox] = field(init=False)
-    inboxes: dict[int, Inbox] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Open one line for each kind and stage that another rank feeds or is fed by."""
-        me, p, holder = self.mesh.pp.rank, self.schedule.stages, self.schedule.holder
-        mine = [Action(kind, stage, 0) for kind in ("F", "B") for stage in self.stages]
-        to = {_line(a): holder[fed.stage] for a in mine if (fed := feeds(a, p)) and holder[fed.stage] != me}
-        source = {_line(n): holder[n.stage] for a in mine if (n := needs(a, p)) and holder[n.stage] != me}
-        self.outboxes = {line: Outbox(self.mesh.pp, rank, line) for line, rank in to.items()}
-        count = self.schedule.micro_batches
-        self.inboxes = {line: Inbox(self.mesh.pp, rank, line, count) for line, rank in source.items()}
-
-    def take(self, action: Action) -> Tensors:
-        """What `action` works on, waited for if it must come from another rank."""
-        need = needs(action, self.schedule.stages)
-        if need is None:
-            return (self.micro_batches[action.micro_batch][0].to(self.mesh.device),)
-        if _line(need) in self.inboxes:
-            return self.inboxes[_line(need)].receive(action.micro_batch)
-        return self.handed.pop(action, ())
-
-    def forward(self, action: Action, inputs: Tensors) -> Tensors:
-        """Run the stage; in the last one the loss too, whose gradient its backward starts from."""
-        outputs = _as_tuple(self.stages[action.stage](*inputs))
-        if action.stage + 1 == self.schedule.stages:
-            target = self.micro_batches[action.micro_batch][1].to(self.mesh.device)
-            samples = sum(len(inputs) for inputs, _ in self.micro_batches)
-            loss = self.loss(outputs[0], target) * (len(target) / samples)
-            self.loss_sum += loss.item()
-            outputs = (loss,)
-        self.live[action.stage, action.micro_batch] = inputs, outputs
-        return outputs
-
-    def backward(self, action: Action, gradients: Tensors) -> Tensors:
-        """Run the stage's backward; returns the gradients of the inputs that want one."""
-        inputs, outputs = self.live.pop((action.stage, action.micro_batch))
-        wanting = tuple(t for t in outputs if t.requires_grad)
-        if wanting:
-            torch.autograd.backward(wanting, gradients or None)
-        return tuple(torch.zeros_like(t) if t.grad is None else t.grad for t in inputs if t.requires_grad)
-
-    def pass_on(self, action: Action, result: Tensors) -> None:
-        """Hand the result to the action that works on it, on this rank or another."""
-        fed = feeds(action, self.schedule.stages)
-        if fed is None:
-            return
-        if _line(action) in self.outboxes:
-            self.outboxes[_line(action)].send(action.micro_batch, result)
-        elif action.kind == "F":
-            self.handed[fed] = tuple(t.detach().requires_grad_(t.requires_grad) for t in result)
+def _perform(
+    step: Step,
+    program: Program,
+    clock: Clock,
+    pace: Costs | None = None,
+    before: Callable[[Action], None] | None = None,
+) -> None:
+    """Do this rank's instructions in order; an action starts when its input is there and ends when its result is."""
+    for instruction in program:
+        if isinstance(instruction, Receive):
+            step.expect(instruction)
+        elif isinstance(instruction, Send):
+            step.send(instruction)
         else:
-            self.handed[fed] = result
+            action = instruction.action
+            arrived = step.fetch(action)
+            if before is not None:
+                before(action)
+            clock.mark()
+            step.do(action, arrived)
+            if pace is not None:
+                clock.hold(pace.of(action))
+            clock.mark()
 
 
-def _line(action: Action) -> int:
-    """The number of the line that carries the results of this kind and stage."""
-    return 2 * action.stage + (action.kind == "B")
+def _aligned_clock(mesh: Mesh) -> Clock:
+    """A clock that all ranks share: the machine's own, or where there are several, one that starts at a barrier."""
+    machines = local_ranks()[1] < mesh.pp.size * mesh.dp.size * mesh.tp.size
+    if machines:
+        comm.barrier(mesh.pp)
+    return Clock(mesh.device, from_now=machines)
 
 
-def _as_tuple(outputs: Tensor | Tensors) -> Tensors:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+def _together(schedule: Schedule, step: Step, clock: Clock, emulated: bool) -> tuple[float, Timeline]:
+    """The step's loss and everyone's spans, from what each rank knows of its own."""
+    longest = max(map(len, schedule.actions))
+    times = clock.times()
+    own = [float(step.loss_sum), *times, *[0.0] * (2 * longest - len(times))]
+    spans, total = [], 0.0
+    everyone = comm.gather_numbers(own, step.mesh.pp)
+    origin = min(numbers[1] for numbers, row in zip(everyone, schedule.actions, strict=True) if row)
+    for rank, (row, (loss, *marks)) in enumerate(zip(schedule.actions, everyone, strict=True)):
+        total += loss
+        for k, action in enumerate(row):
+            spans.append(Span(rank, action, marks[2 * k] - origin, marks[2 * k + 1] - origin))
+    return total, Timeline(tuple(spans), schedule.ranks, emulated)
+
+
+@contextmanager
+def _evaluating(stages: Mapping[int, nn.Module], mesh: Mesh) -> Iterator[None]:
+    """Evaluation mode within, and afterwards modes and random streams as before."""
+    modes = [(module, module.training) for stage in stages.values() for module in stage.modules()]
+    devices = [mesh.device] if mesh.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices):
+            for stage in stages.values():
+                stage.eval()
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

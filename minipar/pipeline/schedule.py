@@ -1,24 +1,30 @@
 """A schedule as plain data: for each rank, the ordered list of what it does. Checked without starting a process.
 
-There are no sends in it. They follow from it: whatever one rank makes and another needs is sent.
+There are no sends in it. They follow from it: whatever one rank makes and another needs is sent (see `lower`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Kind = Literal["F", "B"]
+Kind = Literal["F", "B", "I", "W"]
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot run; the message names the action."""
+    """A schedule that cannot run; the message names the action, and draws where ranks that wait for ever stop."""
 
 
 class Action(NamedTuple):
-    """The forward (``F``) or backward (``B``) of one micro-batch through one stage. Both count from 0."""
+    """What one stage does for one micro-batch; both count from 0.
+
+    ``F`` is the forward, ``B`` the whole backward. A backward can be split into ``I``, the gradient of the stage's
+    input, for which the stage before waits, and ``W``, the gradients of its weights, for which nobody does. (Qi et
+    al. 2024 write B for I.)
+    """
 
     kind: Kind
     stage: int
@@ -47,6 +53,11 @@ class Schedule:
         return len(self.holder)
 
     @property
+    def virtual(self) -> int:
+        """How many stages a rank holds (the most, where they differ)."""
+        return max(Counter(self.holder).values(), default=0)
+
+    @property
     def micro_batches(self) -> int:
         """Into how many micro-batches the batch is cut."""
         return 1 + max((a.micro_batch for rank in self.actions for a in rank), default=-1)
@@ -55,61 +66,103 @@ class Schedule:
     def peak_live(self) -> tuple[int, ...]:
         """For each rank the most micro-batches, stage by stage, whose activations it holds at once.
 
-        A micro-batch is live from the start of its forward to the end of its backward.
+        A micro-batch is live in a stage from the start of its forward to the end of its B or W. Where a rank holds v
+        stages each of these is a v-th of the rank's activations for one micro-batch.
         """
-        return tuple(_peak(actions) for actions in self.actions)
+        return tuple(_peak(actions, {"F": 1, "B": -1, "W": -1}) for actions in self.actions)
+
+    @property
+    def peak_backlog(self) -> tuple[int, ...]:
+        """For each rank the most weight gradients that wait at once: I is done, W is not."""
+        return tuple(_peak(actions, {"I": 1, "W": -1}) for actions in self.actions)
 
 
-def _peak(actions: Sequence[Action]) -> int:
-    live = most = 0
+def _peak(actions: Sequence[Action], change: dict[str, int]) -> int:
+    now = most = 0
     for action in actions:
-        live += 1 if action.kind == "F" else -1
-        most = max(most, live)
+        now += change.get(action.kind, 0)
+        most = max(most, now)
     return most
 
 
-def parse(rows: Sequence[str], name: str = "my schedule") -> Schedule:
-    """Read a schedule from one line a rank, such as ``["F0 F1 B0 B1", "F0 B0 F1 B1"]``; rank and stage are one.
+WORD = re.compile(r"([FBIW])([0-9]+)(?:@([0-9]+))?")
 
-    Raises `ScheduleError` for a word that is not F or B and a number.
+
+def parse(rows: Sequence[str], name: str = "my schedule") -> Schedule:
+    """Read a schedule from one line a rank, such as ``["F0 F1 B0 B1", "F0 B0 F1 B1"]``.
+
+    The number is the micro-batch; the stage is the rank's own, unless the word says ``F0@2``: stage 2. A stage is
+    held by the rank that first names it. Raises `ScheduleError` for a word that is none of F, B, I, W and a number.
     """
 
-    def action(word: str, stage: int) -> Action:
-        kind, number = word[:1], word[1:]
-        if kind not in ("F", "B") or not (number.isascii() and number.isdigit()):
-            raise ScheduleError(f"rank {stage}: {word!r} is not an action; write F or B and a micro-batch, as in F0")
-        return Action("F" if kind == "F" else "B", stage, int(number))
+    def action(word: str, rank: int) -> Action:
+        found = WORD.fullmatch(word)
+        if found is None:
+            raise ScheduleError(
+                f"rank {rank}: {word!r} is not an action; write F, B, I or W and a micro-batch, as in F0 "
+                "(F0@2 where it is for stage 2)"
+            )
+        kind, number, stage = found.groups()
+        return Action(kind, int(stage or rank), int(number))  # type: ignore[arg-type]
 
     actions = tuple(tuple(action(word, rank) for word in row.split()) for rank, row in enumerate(rows))
-    return Schedule(name, actions, tuple(range(len(rows))))
+    holder: dict[int, int] = {}
+    for rank, row in enumerate(actions):
+        for a in row:
+            holder.setdefault(a.stage, rank)
+    stages = len(rows) if max(holder, default=-1) < len(rows) else len(holder)
+    missing = next((s for s in range(stages) if s not in holder and s >= len(rows)), None)
+    if missing is not None:
+        raise ScheduleError(f"schedule {name!r} has stage {max(holder)}, but nobody does anything for stage {missing}")
+    return Schedule(name, actions, tuple(holder.get(stage, stage) for stage in range(stages)))
 
 
-def needs(action: Action, stages: int) -> Action | None:
-    """The action whose result `action` works on; None for the first stage's forward, which works on the batch.
+Result = tuple[Kind, int, int]
+"""What an action has made once it is done, named by the action; a B has, for others, made what an I makes."""
 
-    F of stage s needs F of stage s−1; B of stage s needs B of stage s+1, and in the last stage its own F.
+
+def makes(action: Action) -> Result:
+    """The result that others wait for."""
+    return ("I", *action[1:]) if action.kind == "B" else action
+
+
+def needs(action: Action, stages: int) -> tuple[Result, ...]:
+    """The results that `action` works on; the first is the one that may come from another rank.
+
+    F of stage s needs F of stage s−1. B and I of stage s need the gradient that stage s+1 makes, and their own F.
+    W needs its own I.
     """
     kind, stage, micro_batch = action
     if kind == "F":
-        return Action("F", stage - 1, micro_batch) if stage else None
-    return Action("B", stage + 1, micro_batch) if stage + 1 < stages else Action("F", stage, micro_batch)
+        return (("F", stage - 1, micro_batch),) if stage else ()
+    if kind == "W":
+        return (("I", stage, micro_batch),)
+    if stage + 1 == stages:
+        return (("F", stage, micro_batch),)
+    return ("I", stage + 1, micro_batch), ("F", stage, micro_batch)
 
 
-def feeds(action: Action, stages: int) -> Action | None:
-    """The action on another stage that works on the result of `action`; None where there is none."""
-    kind, stage, micro_batch = action
-    to = stage + 1 if kind == "F" else stage - 1
-    return Action(kind, to, micro_batch) if 0 <= to < stages else None
+def feeds(action: Action, stages: int) -> int | None:
+    """The other stage that works on the result of `action`; None where there is none."""
+    if action.kind == "W":
+        return None
+    to = action.stage + 1 if action.kind == "F" else action.stage - 1
+    return to if 0 <= to < stages else None
 
 
-def check(schedule: Schedule) -> Schedule:
+def check(schedule: Schedule, memory_limit: float | None = None) -> Schedule:
     """Return the schedule, proven to run; raise `ScheduleError` that names the action otherwise.
 
-    Proven is: every stage does F and B of every micro-batch exactly once, on the rank that holds the
-    stage, F before B, and no rank waits for ever. Sends do not block, so a rank waits only for what it needs.
+    Proven is: every stage does F and B (or I and W) of every micro-batch exactly once, on the rank that holds the
+    stage, in order, and no rank waits for ever. The order found for that is also one in which every message can be
+    handed over hand to hand (`lower`), so it does not matter whether sends block.
+
+    memory_limit: how many live micro-batches a rank has room for, each of all its stages (see `peak_live`).
     """
     _check_complete(schedule)
     deque(in_order(schedule), maxlen=0)
+    if memory_limit is not None:
+        _check_memory(schedule, memory_limit)
     return schedule
 
 
@@ -120,54 +173,91 @@ def _check_complete(schedule: Schedule) -> None:
     done: set[Action] = set()
     for rank, actions in enumerate(schedule.actions):
         for action, times in Counter(actions).items():
-            if action.kind not in ("F", "B") or not 0 <= action.stage < p or action.micro_batch < 0:
-                raise ScheduleError(f"rank {rank} does {action}, but there are {p} stages and {m} micro-batches")
-            if schedule.holder[action.stage] != rank:
-                holder = schedule.holder[action.stage]
-                raise ScheduleError(f"rank {rank} does {action}, but rank {holder} holds that stage")
+            _check_action(schedule, rank, action)
             if times > 1:
                 raise ScheduleError(f"rank {rank} does {action} {times} times")
         done.update(actions)
-    missing = 2 * p * m - len(done)
+    split = {action[1:] for action in done if action.kind in "IW"}
+    for action in done:
+        if action.kind == "B" and action[1:] in split:
+            rank = schedule.holder[action.stage]
+            raise ScheduleError(f"rank {rank} does {action}, and an I or W of it too: a backward is whole or split")
+    missing = 2 * p * m + len(split) - len(done)
     if missing:
         # One at a time: a slip of the keyboard such as F1000000000 asks for more actions than memory holds.
-        wanted = (Action(kind, s, i) for i in range(m) for s in range(p) for kind in ("F", "B"))
+        wanted = (
+            Action(kind, s, i)
+            for i in range(m)
+            for s in range(p)
+            for kind in ("F", *(("I", "W") if (s, i) in split else ("B",)))
+        )
         first = next(action for action in wanted if action not in done)
         raise ScheduleError(f"{first} is missing on rank {schedule.holder[first.stage]} ({missing} missing in all)")
 
 
-def in_order(schedule: Schedule) -> Iterator[tuple[int, Action]]:
-    """All actions as (rank, action), each after what it needs and after what its rank does before it.
+def _check_action(schedule: Schedule, rank: int, action: Action) -> None:
+    p = schedule.stages
+    if action.kind not in "FBIW" or not 0 <= action.stage < p or action.micro_batch < 0:
+        raise ScheduleError(
+            f"rank {rank} does {action}, but there are {p} stages and {schedule.micro_batches} micro-batches"
+        )
+    holder = schedule.holder[action.stage]
+    if holder != rank:
+        raise ScheduleError(f"rank {rank} does {action}, but rank {holder} holds that stage")
 
-    Raises `ScheduleError` where the ranks wait for each other for ever, naming what each waits for.
+
+def _check_memory(schedule: Schedule, limit: float) -> None:
+    for rank, actions in enumerate(schedule.actions):
+        room, live = limit * schedule.holder.count(rank), 0
+        for action in actions:
+            live += {"F": 1, "I": 0}.get(action.kind, -1)
+            if live > room:
+                held = f"{live} live micro-batches" + (f" of {schedule.virtual} stages" if schedule.virtual > 1 else "")
+                raise ScheduleError(
+                    f"rank {rank} would hold {held} at {action}; its room is for {room:g} "
+                    f"(it holds {max(schedule.peak_live)} at most)"
+                )
+
+
+def in_order(schedule: Schedule) -> Iterator[tuple[int, Action, tuple[Result, ...]]]:
+    """All actions as (rank, action, what it needs), each after that and after what its rank does before it.
+
+    Raises `ScheduleError` where the ranks wait for each other for ever, naming and drawing what each waits for.
     """
-    done: set[Action] = set()
+    stages, rows = schedule.stages, schedule.actions
+    done: set[Result] = set()
     position = [0] * schedule.ranks
-    asleep: dict[Action, list[int]] = {}  # what ranks wait for -> those ranks
+    asleep: dict[Result, list[int]] = {}  # what ranks wait for -> those ranks
     awake = deque(range(schedule.ranks))
     while awake:
         rank = awake.popleft()
-        actions = schedule.actions[rank]
-        while position[rank] < len(actions):
-            action = actions[position[rank]]
-            missing = _missing(action, schedule.stages, done)
-            if missing is not None:
+        row = rows[rank]
+        for at in range(position[rank], len(row)):
+            action = row[at]
+            wanted = needs(action, stages)
+            if not done.issuperset(wanted):
+                missing = next(need for need in wanted if need not in done)
                 asleep.setdefault(missing, []).append(rank)
                 break
-            yield rank, action
-            done.add(action)
-            position[rank] += 1
-            awake.extend(asleep.pop(action, ()))
+            yield rank, action, wanted
+            made = makes(action)
+            done.add(made)
+            position[rank] = at + 1
+            if made in asleep:
+                awake.extend(asleep.pop(made))
     if asleep:
-        waiting = sorted((rank, action) for action, ranks in asleep.items() for rank in ranks)
-        waits = [f"rank {r} waits for {action} before {schedule.actions[r][position[r]]}" for r, action in waiting]
-        raise ScheduleError(f"schedule {schedule.name!r} never finishes: {'; '.join(waits)}")
+        raise ScheduleError(_where_it_stops(schedule, position, asleep))
 
 
-def _missing(action: Action, stages: int, done: set[Action]) -> Action | None:
-    """What must be done before `action` and is not; None when it can go."""
-    own = Action("F", action.stage, action.micro_batch)
-    if action.kind == "B" and own not in done:
-        return own
-    need = needs(action, stages)
-    return need if need is not None and need not in done else None
+def _where_it_stops(schedule: Schedule, position: Sequence[int], asleep: dict[Result, list[int]]) -> str:
+    """What each rank waits for, in words and as a picture: what is done, a bar, and what is left."""
+    makers = {makes(action): action for row in schedule.actions for action in row}
+    waiting = sorted((rank, makers[result]) for result, ranks in asleep.items() for rank in ranks)
+    waits = [f"rank {r} waits for {action} before {schedule.actions[r][position[r]]}" for r, action in waiting]
+    lines = [f"schedule {schedule.name!r} never finishes: {'; '.join(waits)}", "", "It stops at the bars:"]
+    for rank, (row, at) in enumerate(zip(schedule.actions, position, strict=True)):
+        words = [f"{a.kind}{a.micro_batch}" + ("" if schedule.virtual == 1 else f"@{a.stage}") for a in row]
+        done, left = words[:at], words[at:]
+        shown = ["…"] * (len(done) > 8) + done[-8:] + ["|"] * bool(left) + left[:8] + ["…"] * (len(left) > 8)
+        lines.append(f"  rank {rank}  {' '.join(shown)}")
+    return "\n".join(lines)

@@ -2,44 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from minipar.pipeline.schedule import Action, Schedule, in_order, needs
+from minipar.pipeline.schedule import Action, Kind, Result, Schedule, in_order, makes
 from minipar.pipeline.timeline import Span, Timeline
+
+Cost = float | Sequence[float] | Callable[[Action], float]
+"""Seconds: the same for every stage, one number a stage, or a function of the action."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that one micro-batch takes in one stage, forward and backward, and to be sent to the next stage.
+    """Seconds that one micro-batch takes in one stage, by kind, and to be sent to another rank.
 
-    A backward of matmuls does twice the work of their forward (Narayanan et al. 2021, §2.2.1), hence the defaults.
-    The receiver waits for a message; sending takes the sender no time.
+    A backward of matmuls does twice the work of their forward (Narayanan et al. 2021, §2.2.1), half of it for the
+    input's gradient and half for the weights' (Qi et al. 2024, Table 1), hence the defaults. Where `backward` is
+    left out it is input + weight; where these are, each is half of `backward`.
+
+    send: seconds, or a function of the sending and the receiving rank, as links differ. The receiver waits for a
+    message; sending takes the sender no time.
     """
 
-    forward: float = 1.0
-    backward: float = 2.0
-    send: float = 0.0
+    forward: Cost = 1.0
+    backward: Cost | None = None
+    send: float | Callable[[int, int], float] = 0.0
+    input: Cost | None = None
+    weight: Cost | None = None
+    by_kind: Mapping[Kind, Cost] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Fill in what was left out."""
+        half = 1.0 if self.backward is None else _combined(lambda b: b / 2, self.backward)
+        of_input, of_weight = (half if cost is None else cost for cost in (self.input, self.weight))
+        whole = _combined(lambda i, w: i + w, of_input, of_weight) if self.backward is None else self.backward
+        by_kind = {"F": self.forward, "B": whole, "I": of_input, "W": of_weight}
+        object.__setattr__(self, "by_kind", by_kind)
 
     def of(self, action: Action) -> float:
         """Seconds that `action` takes."""
-        return self.forward if action.kind == "F" else self.backward
+        return _seconds(self.by_kind[action.kind], action)
+
+    def between(self, source: int, to: int) -> float:
+        """Seconds that a message takes from one rank to another."""
+        return self.send(source, to) if callable(self.send) else self.send
+
+    def times(self, factor: float) -> Costs:
+        """The costs of micro-batches `factor` times as large; messages take as long as before."""
+        forward, backward, of_input, of_weight = (_combined(lambda s: s * factor, c) for c in self.by_kind.values())
+        return Costs(forward, backward, self.send, of_input, of_weight)
+
+    def check(self, stages: int) -> None:
+        """Raise `ValueError` for a negative number, or for a number of costs that is not the number of stages."""
+        named = {"forward": self.forward, "backward": self.backward, "input": self.input, "weight": self.weight}
+        for name, cost in (*named.items(), ("send", self.send)):
+            if cost is None or callable(cost):
+                continue
+            numbers = [cost] * stages if isinstance(cost, int | float) else list(cost)
+            if len(numbers) != stages:
+                raise ValueError(f"{name} has {len(numbers)} costs, but there are {stages} stages")
+            if any(not 0 <= number < float("inf") for number in numbers):
+                raise ValueError(f"{name}={cost}; a cost is a number of seconds, at least 0")
+
+
+def _seconds(cost: Cost, action: Action) -> float:
+    if isinstance(cost, float | int):
+        return cost
+    return cost(action) if callable(cost) else cost[action.stage]
+
+
+def _combined(fn: Callable[..., float], *costs: Cost) -> Cost:
+    """The cost that is `fn` of these costs, whichever of its three forms each has."""
+    if any(callable(cost) for cost in costs):
+        return lambda action: fn(*(_seconds(cost, action) for cost in costs))
+    lengths = [len(cost) for cost in costs if isinstance(cost, Sequence)]
+    if not lengths:
+        return fn(*costs)
+    listed = [list(cost) if isinstance(cost, Sequence) else [cost] * max(lengths) for cost in costs]
+    return [fn(*numbers) for numbers in zip(*listed, strict=False)]
 
 
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     """The timeline of `schedule` where every action starts as soon as its rank is free and its input is there.
 
-    Raises `ScheduleError` for a schedule that never finishes.
+    Raises `ScheduleError` for a schedule that never finishes, and `ValueError` for costs that do not fit.
     """
     costs = costs or Costs()
+    costs.check(schedule.stages)
+    holder, ranks = schedule.holder, range(schedule.ranks)
+    travel = [[0.0 if source == to else costs.between(source, to) for to in ranks] for source in ranks]
+    fixed = None if any(map(callable, costs.by_kind.values())) else _table(costs, schedule.stages)
     free = [0.0] * schedule.ranks
-    ends: dict[Action, float] = {}
-    spans: list[Span] = []
-    for rank, action in in_order(schedule):
-        need = needs(action, schedule.stages)
-        ready = 0.0
-        if need is not None:
-            ready = ends[need] + (costs.send if schedule.holder[need.stage] != rank else 0.0)
-        start = max(free[rank], ready)
-        free[rank] = ends[action] = start + costs.of(action)
-        spans.append(Span(rank, action, start, ends[action]))
-    return Timeline(tuple(spans), schedule.ranks)
+    ends: dict[Result, float] = {}
+    rows: list[tuple[int, Action, float, float]] = []
+    for rank, action, wanted in in_order(schedule):
+        start = free[rank]
+        for need in wanted:
+            ready = ends[need] + travel[holder[need[1]]][rank]
+            if ready > start:
+                start = ready
+        kind, stage, _ = action
+        end = start + (fixed[kind][stage] if fixed else costs.of(action))
+        free[rank] = ends[makes(action)] = end
+        rows.append((rank, action, start, end))
+    return Timeline(tuple(map(Span._make, rows)), schedule.ranks)
+
+
+def _table(costs: Costs, stages: int) -> dict[Kind, list[float]]:
+    return {kind: [costs.of(Action(kind, stage, 0)) for stage in range(stages)] for kind in costs.by_kind}

@@ -14,6 +14,7 @@ from minipar import comm
 from minipar.comm import copy_to_region, gather_from_region, pair, reduce_from_region, same
 from minipar.manifest import Cut, Section
 from minipar.mesh import Axis
+from minipar.store import WeightStore, linear, weight_gradients
 from minipar.tensor.sequence import SEQUENCE, reduce_to_sequence
 
 
@@ -46,6 +47,7 @@ class ColumnParallelLinear(nn.Module):
         super().__init__()
         cut = Cut(0, tuple(sections or (Section(weight.shape[0]),)))
         self.axis, self.gather_output, self.sequence_parallel = axis, gather_output, sequence_parallel
+        self.weight_store: WeightStore | None = None
         self.cuts = {"weight": cut, "bias": cut}
         self.weight = nn.Parameter(cut.take(weight, axis.rank, axis.size))
         self.bias = None if bias is None else nn.Parameter(cut.take(bias, axis.rank, axis.size))
@@ -54,7 +56,7 @@ class ColumnParallelLinear(nn.Module):
         """Multiply by this rank's part; with `gather_output` put the parts of each section together again."""
         weight = self._sum_where_shared(self.weight)
         bias = None if self.bias is None else self._sum_where_shared(self.bias)
-        y = column_linear(x, weight, bias, self.axis, self.sequence_parallel)
+        y = column_linear(x, weight, bias, self.axis, self.sequence_parallel, self.weight_store)
         if not self.gather_output:
             return y
         parts = gather_from_region(y, self.axis).chunk(self.axis.size, -1)
@@ -96,13 +98,14 @@ class RowParallelLinear(nn.Module):
         super().__init__()
         cut = Cut(1, (Section(weight.shape[1]),))
         self.axis, self.sequence_parallel = axis, sequence_parallel
+        self.weight_store: WeightStore | None = None
         self.cuts = {"weight": cut}
         self.weight = nn.Parameter(cut.take(weight, axis.rank, axis.size))
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply by this rank's part, add the ranks' results, then the bias."""
-        part = F.linear(x, self.weight)
+        part = linear(x, self.weight, None, self.weight_store)
         if not self.sequence_parallel:
             y = reduce_from_region(part, self.axis)
             return y if self.bias is None else y + self.bias
@@ -110,14 +113,26 @@ class RowParallelLinear(nn.Module):
         return y if self.bias is None else y + copy_to_region(self.bias, self.axis)
 
 
-def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool) -> Tensor:
-    """``x weightᵀ + bias`` with this rank's part of the outputs, for layers that keep their weight elsewhere."""
+def column_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    axis: Axis,
+    sequence_parallel: bool,
+    store: WeightStore | None = None,
+) -> Tensor:
+    """``x weightᵀ + bias`` with this rank's part of the outputs, for layers that keep their weight elsewhere.
+
+    With a `store` its backward leaves the gradients of weight and bias there (as `minipar.store.linear`).
+    """
     if axis.size == 1:
-        return F.linear(x, weight, bias)
+        return linear(x, weight, bias, store)
     if torch.is_autocast_enabled(x.device.type):  # which casts for F.linear, but not for its backward here
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-    result: Tensor = _ColumnLinear.apply(x, weight, bias, axis, sequence_parallel)  # type: ignore[no-untyped-call]
+    if not all(t is None or t.is_leaf for t in (weight, bias)):
+        store = None
+    result: Tensor = _ColumnLinear.apply(x, weight, bias, axis, sequence_parallel, store)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -125,30 +140,42 @@ class _ColumnLinear(torch.autograd.Function):
     """A column-split linear whose backward communicates while it computes the weight's gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence: bool) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.axis, ctx.sequence = axis, sequence
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        axis: Axis,
+        sequence: bool,
+        store: WeightStore | None,
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, bias)
+        ctx.axis, ctx.sequence, ctx.store = axis, sequence, store
         return F.linear(comm.all_gather(x, axis, SEQUENCE) if sequence else x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
+        x, weight, bias = ctx.saved_tensors
         x_wants, weight_wants, bias_wants, *_ = ctx.needs_input_grad
-        whole = (
-            comm.start_all_gather(x, ctx.axis, SEQUENCE) if ctx.sequence and weight_wants else comm.Pending(lambda: x)
-        )
-        of_x = of_weight = of_bias = None
+        gathers = ctx.sequence and weight_wants
+
+        def whole() -> comm.Pending:
+            return comm.start_all_gather(x, ctx.axis, SEQUENCE) if gathers else comm.Pending(lambda: x)
+
+        waiting = whole() if ctx.store is None else None
+        of_x = None
         if x_wants:
             summand = gradient @ weight
             if ctx.sequence:
                 of_x = comm.start_reduce_scatter(summand, ctx.axis, SEQUENCE)
             else:
                 of_x = comm.start_all_reduce(summand, ctx.axis)
-        rows = gradient.reshape(-1, gradient.shape[-1])  # [batch · seq, out/n]
-        if weight_wants:
-            inputs = whole.wait()
-            of_weight = rows.T @ inputs.reshape(-1, inputs.shape[-1])
-        if bias_wants:
-            of_bias = rows.sum(0)
-        return of_x.wait() if of_x else None, of_weight, of_bias, None, None
+        of_weight = of_bias = None
+        if waiting is not None:
+            of_weight, of_bias = weight_gradients(waiting.wait(), gradient, weight_wants, bias_wants)
+        elif weight_wants or bias_wants:
+            ctx.store.put_off(
+                [weight, bias], lambda: weight_gradients(whole().wait(), gradient, weight_wants, bias_wants)
+            )
+        return of_x.wait() if of_x else None, of_weight, of_bias, None, None, None

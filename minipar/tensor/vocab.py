@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from minipar.comm import all_reduce_max, reduce_from_region
 from minipar.manifest import Cut, Section
 from minipar.mesh import Axis
+from minipar.store import WeightStore
 from minipar.tensor.linear import column_linear
 from minipar.tensor.sequence import reduce_to_sequence
 
@@ -51,12 +52,13 @@ class VocabParallelHead(nn.Module):
     def __init__(self, weight: Tensor | VocabParallelEmbedding, axis: Axis, sequence_parallel: bool = False) -> None:
         super().__init__()
         self.axis, self.sequence_parallel = axis, sequence_parallel
+        self.weight_store: WeightStore | None = None
         tied = weight if isinstance(weight, VocabParallelEmbedding) else VocabParallelEmbedding(weight, axis)
         self.cuts, self.weight = tied.cuts, tied.weight
 
     def forward(self, x: Tensor) -> Tensor:
         """Compare with the tokens that are here."""
-        return column_linear(x, self.weight, None, self.axis, self.sequence_parallel)
+        return column_linear(x, self.weight, None, self.axis, self.sequence_parallel, self.weight_store)
 
 
 def _check_tokens(tokens: Tensor, vocabulary: int) -> None:

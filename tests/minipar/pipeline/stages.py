@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # so that no rank has to import from the tests
 
-WIDTHS = (3, 5, 4, 6, 2)  # of the input and of the outputs of up to four stages
+WIDTHS = (3, 5, 4, 6, 2) * 3  # of the input and of the outputs of up to fourteen stages
 
 
 class Stage(nn.Module):
-    """One layer, of which the last gives `hidden` alone.
+    """A matrix and a linear layer, of which the last gives `hidden` alone.
 
     Between stages goes (hidden, a mask, positions, a scale without gradient, a tensor that nobody heeds).
     """
@@ -25,13 +25,16 @@ class Stage(nn.Module):
         self.first, self.last = stage == 0, stage + 1 == stages
         stream = torch.Generator().manual_seed(stage)
         self.weight = nn.Parameter(torch.randn(WIDTHS[stage], WIDTHS[stage + 1], generator=stream, dtype=torch.float64))
+        self.linear = nn.Linear(WIDTHS[stage + 1], WIDTHS[stage + 1], dtype=torch.float64)
+        for parameter in self.linear.parameters():
+            nn.init.normal_(parameter, generator=stream)
         self.unused = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor, *others: Tensor) -> Any:
         if self.first:
             others = x[..., 0] > 0, torch.arange(x.shape[1]).expand(x.shape[:2]), x[..., 1:2].abs()
         mask, positions, scale, *_ = others
-        y = torch.tanh(x @ self.weight) * scale + positions[..., None]
+        y = self.linear(torch.tanh(x @ self.weight)) * scale + positions[..., None]
         y = y.masked_fill(mask[..., None], 0.5)
         return y if self.last else (y, ~mask, positions + 1, scale * 2, y[..., 0] ** 2)
 

@@ -1,0 +1,65 @@
+"""Weights that several stages share, such as an embedding and a head: their gradients are one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from minipar.mesh import Mesh
+from minipar.pipeline.schedule import Schedule
+from minipar.wire import Line
+
+Tie = Mapping[int, str]
+"""The stages that hold a copy of one weight, each with the weight's name in that stage."""
+
+
+class Ties:
+    """One rank's part in the weights that are tied in a step."""
+
+    def __init__(self, ties: Sequence[Tie], schedule: Schedule, stages: Mapping[int, nn.Module], mesh: Mesh) -> None:
+        """Set the gradients so far aside; raises `ValueError` for a stage or a name that is not there."""
+        self.rank = mesh.pp.rank
+        self.holders: list[list[int]] = []
+        self.copies: list[list[nn.Parameter]] = []
+        for tie in ties:
+            if wrong := [stage for stage in tie if not 0 <= stage < schedule.stages]:
+                raise ValueError(f"tie {dict(tie)} names stage {wrong[0]}, but there are {schedule.stages} stages")
+            self.holders.append(sorted({schedule.holder[stage] for stage in tie}))
+            held = [_parameter(stages[stage], tie[stage], stage) for stage in sorted(tie) if stage in stages]
+            self.copies.append(list(dict.fromkeys(held)))
+        self.before = [[copy.grad for copy in copies] for copies in self.copies]
+        for copies in self.copies:
+            for copy in copies:
+                copy.grad = None
+
+    def messages(self, rank: int) -> int:
+        """How many messages this rank and another one exchange for the ties, in each direction."""
+        return sum(self.rank in holders and rank in holders for holders in self.holders) if rank != self.rank else 0
+
+    def add_up(self, lines: Mapping[int, Line]) -> None:
+        """Give every copy the sum of all copies' gradients, added in the order of the ranks: bitwise equal."""
+        for holders, copies, before in zip(self.holders, self.copies, self.before, strict=True):
+            if not copies:
+                continue
+            own = sum((_gradient(copy) for copy in copies[1:]), _gradient(copies[0]))
+            for rank in holders:
+                if rank != self.rank:
+                    lines[rank].send((own,))
+            parts = [own if rank == self.rank else lines[rank].receive()[0] for rank in holders]
+            total = sum(parts[1:], parts[0])
+            for copy, earlier in zip(copies, before, strict=True):
+                copy.grad = total.clone() if earlier is None else earlier + total
+
+
+def _gradient(copy: nn.Parameter) -> Tensor:
+    return torch.zeros_like(copy) if copy.grad is None else copy.grad
+
+
+def _parameter(stage: nn.Module, name: str, number: int) -> nn.Parameter:
+    try:
+        return stage.get_parameter(name)
+    except AttributeError:
+        names = ", ".join(name for name, _ in stage.named_parameters())
+        raise ValueError(f"stage {number} has no parameter {name!r} to tie; it has {names or 'none'}") from None
