@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from minipar.manifest import gather, manifest
 from minipar.mesh import Mesh
 from minipar.model import GPT, GPTConfig, token_loss
 from minipar.pipeline import Costs, Timeline, even_cuts, gpipe, simulate
 from minipar.pipeline import run as run_step
-from minipar.rank import report
 from minipar.train import ByteText
+from minipar.verify import Layout, Snapshot, errors, train
 from minipar.world import run
 
 CONFIG = GPTConfig()
@@ -25,20 +21,11 @@ PACE = Costs(forward=0.04, backward=0.08)  # seconds
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """One training step as one rank saw it: its loss, and the unsplit tensors of its stage by full name."""
-
-    loss: float
-    gradients: dict[str, Tensor]
-    weights: dict[str, Tensor]
-
-
-@dataclass(frozen=True)
 class Training:
-    """The loss of every step, and all tensors of the first steps."""
+    """The loss of every step, and what each rank saw in the first ones."""
 
     losses: list[float]
-    snapshots: list[Snapshot]
+    snapshots: list[list[Snapshot]]
 
 
 @dataclass(frozen=True)
@@ -50,32 +37,8 @@ class Bubble:
     measured: Timeline
 
 
-def train(pp: int, tp: int, micro_batches: int, steps: int, text: Path | None) -> Training:
-    """On a rank: train the demo's GPT in float64 with AdamW, reporting each loss."""
-    mesh = Mesh(pp=pp, tp=tp)
-    stage = mesh.coords.pp
-    model = GPT(CONFIG, mesh, even_cuts(CONFIG.layers, pp)[stage], dtype=torch.float64)
-    # With the default eps of 1e-8, AdamW lets the rounding of gradients near zero grow to the twelfth digit.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, eps=1e-6)
-    data, entries = ByteText(text), manifest(model)
-    schedule = gpipe(pp, micro_batches)
-    losses, snapshots = [], []
-    for step in range(steps):
-        optimizer.zero_grad()
-        batch = data.batch(step, BATCH, CONFIG.sequence)
-        losses.append(run_step(schedule, {stage: model}, batch, token_loss(CONFIG, mesh), mesh).loss)
-        if step < COMPARED:
-            named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
-            gradients = gather(named, entries, mesh.tp)
-        optimizer.step()
-        if step < COMPARED:
-            snapshots.append(Snapshot(losses[-1], gradients, gather(model.named_parameters(), entries, mesh.tp)))
-        report(losses[-1])
-    return Training(losses, snapshots)
-
-
-def train_split(steps: int, text: Path | None, on_loss: Callable[[float], None]) -> list[Training]:
-    """Train on pp × tp = 2 × 2 ranks; `on_loss` hears each step's loss. Returns what every rank saw.
+def train_split(steps: int, text: Path | None, on_loss: Callable[[float], None]) -> Training:
+    """Train on pp × tp = 2 × 2 ranks; `on_loss` hears each step's loss.
 
     Raises `ValueError`, before a rank starts, for a text that cannot be read or is too short.
     """
@@ -85,31 +48,22 @@ def train_split(steps: int, text: Path | None, on_loss: Callable[[float], None])
         if rank == 0:
             on_loss(loss)
 
-    return run(train, PP * TP, PP, TP, MICRO_BATCHES, steps, text, on_report=first_rank_only, timeout=300)
+    return _trained(Layout(gpipe(PP, MICRO_BATCHES), tp=TP), steps, text, first_rank_only)
 
 
 def train_unsplit(text: Path | None) -> Training:
     """The first steps of the same training, unsplit on one rank."""
-    training: Training = run(train, 1, 1, 1, 1, COMPARED, text, timeout=120)[0]
-    return training
+    return _trained(Layout(gpipe(1, 1)), COMPARED, text, None)
 
 
-def max_relative_error(split: list[Training], unsplit: Training) -> float:
-    """The largest relative error of any loss, gradient or weight: max |a − b| over max |b|, a tensor at a time.
+def _trained(layout: Layout, steps: int, text: Path | None, on_report: Callable[[int, float], None] | None) -> Training:
+    everyone = run(train, layout.ranks, layout, CONFIG, BATCH, steps, COMPARED, text, on_report=on_report, timeout=300)
+    return Training(everyone[0][0], [snapshots for _, snapshots in everyone])
 
-    Raises `ValueError` where the split model lacks a tensor or has one too many.
-    """
-    worst = 0.0
-    for step, want in enumerate(unsplit.snapshots):
-        got = [rank.snapshots[step] for rank in split]
-        worst = max(worst, *(abs(g.loss - want.loss) / abs(want.loss) for g in got))
-        for field in ("gradients", "weights"):
-            wanted: dict[str, Tensor] = getattr(want, field)
-            if {name for g in got for name in getattr(g, field)} != wanted.keys():
-                raise ValueError(f"the split model's {field} have other names than the unsplit model's")
-            pairs = [(tensor, wanted[name]) for g in got for name, tensor in getattr(g, field).items()]
-            worst = max(worst, *(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs))
-    return worst
+
+def max_relative_error(split: Training, unsplit: Training) -> float:
+    """The largest relative error of any loss, gradient or weight."""
+    return max(errors(split.snapshots, unsplit.snapshots[0]))
 
 
 def paced_steps(pp: int, micro_batches: int, pace: Costs, text: Path | None, repeats: int) -> Timeline:

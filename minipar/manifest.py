@@ -76,14 +76,20 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter: the shape of the unsplit whole, and its cut (None where every tensor rank holds the whole)."""
+    """One parameter: the shape of the unsplit whole, and its cut (None where every tensor rank holds the whole).
+
+    copy_of: the full name of the parameter that this is a tied copy of, on a stage that does not hold the other.
+    """
 
     shape: torch.Size
     cut: Cut | None
+    copy_of: str | None = None
 
 
 def manifest(model: nn.Module) -> dict[str, Entry]:
     """The entries of `model`'s parameters by full name. A layer that is cut says so in its `cuts` attribute.
+
+    A layer that holds a copy of another stage's parameter says so in its `copies` attribute (name to full name).
 
     A tied parameter is there once, under the first of its names.
     """
@@ -91,20 +97,26 @@ def manifest(model: nn.Module) -> dict[str, Entry]:
     seen = {id(parameter): name for name, parameter in model.named_parameters()}
     for prefix, module in model.named_modules():
         cuts: Mapping[str, Cut] = getattr(module, "cuts", {})
+        copies: Mapping[str, str] = getattr(module, "copies", {})
         for name, parameter in module.named_parameters(recurse=False):
             cut, shape = cuts.get(name), list(parameter.shape)
             if cut is not None:
                 shape[cut.dim] = cut.length
             full = f"{prefix}.{name}" if prefix else name
             if seen[id(parameter)] == full:
-                entries[full] = Entry(torch.Size(shape), cut)
+                entries[full] = Entry(torch.Size(shape), cut, copies.get(name))
     return entries
 
 
 def gather(named: Iterable[tuple[str, Tensor]], entries: Mapping[str, Entry], axis: Axis) -> dict[str, Tensor]:
-    """The unsplit tensors, on every rank of the tensor `axis`, from each rank's part: weights or their gradients."""
+    """The unsplit tensors, on every rank of the tensor `axis`, from each rank's part: weights or their gradients.
+
+    Without copies of what another stage holds.
+    """
     whole = {}
     for name, tensor in named:
+        if entries[name].copy_of is not None:
+            continue
         cut = entries[name].cut
         part = tensor.detach()
         whole[name] = part.clone() if cut is None else cut.join(comm.gather_tensors(part, axis))
@@ -116,5 +128,5 @@ def load(model: nn.Module, whole: Mapping[str, Tensor], axis: Axis) -> None:
     entries = manifest(model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            cut = entries[name].cut
-            parameter.copy_(whole[name] if cut is None else cut.take(whole[name], axis.rank, axis.size))
+            cut, source = entries[name].cut, whole[entries[name].copy_of or name]
+            parameter.copy_(source if cut is None else cut.take(source, axis.rank, axis.size))

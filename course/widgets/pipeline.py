@@ -33,7 +33,7 @@ def title(stages: int, micro_batches: int) -> str:
 
 def each(whole: Costs, micro_batches: int) -> Costs:
     """The costs of one micro-batch, where those of the whole batch are `whole`: it is the same work, cut finer."""
-    return Costs(whole.forward / micro_batches, whole.backward / micro_batches)
+    return whole.times(1 / micro_batches)
 
 
 def look(stages: int, micro_batches: int) -> View:

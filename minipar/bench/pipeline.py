@@ -24,6 +24,7 @@ from minipar.world import run
 
 SIZES = ((1, 32, 128), (1, 64, 256), (1, 256, 512))  # samples of a micro-batch, sequence, hidden
 RANKS, MICRO_BATCHES, LAYERS = 2, 8, 2  # layers of a rank
+HEADLINE = ("1f1b", "interleaved")
 
 Theirs = Callable[[list[Any]], Any]
 THEIRS: Mapping[str, Theirs] = {
@@ -90,6 +91,14 @@ def geomean_ratio(rows: list[Row], names: tuple[str, ...] = tuple(THEIRS)) -> fl
     return geometric_mean([row.ratio for row in rows if row.schedule in names])
 
 
+def measured_over_ideal(rows: list[Row], names: tuple[str, ...] = HEADLINE) -> float:
+    """The geometric mean of minipar's time over the ideal, over these schedules at the largest size."""
+    largest = max(row.samples * row.sequence * row.hidden for row in rows)
+    return geometric_mean(
+        [r.over_ideal for r in rows if r.schedule in names and r.samples * r.sequence * r.hidden == largest]
+    )
+
+
 def _measure(repeats: int, sizes: tuple[tuple[int, int, int], ...], names: tuple[str, ...]) -> list[Row]:
     """On a rank: all rows, minipar and PyTorch in turn."""
     mesh = Mesh(pp=RANKS)
@@ -148,10 +157,13 @@ def _costs(stages: Mapping[int, nn.Module], batch: tuple[Tensor, Tensor], mesh: 
             times += [_forward_backward(stage, x, mesh) for x in batch[0].tensor_split(MICRO_BATCHES)]
         forward, backward = zip(*times[WARM_UPS * MICRO_BATCHES :], strict=True)
         own["F", number], own["B", number] = statistics.median(forward), statistics.median(backward)
-    known = {key: seconds for one in comm.gather_objects(own, mesh.pp) for key, seconds in one.items()}
+    known: dict[tuple[str, int], float] = {
+        key: seconds for one in comm.gather_objects(own, mesh.pp) for key, seconds in one.items()
+    }
 
     def cost(action: Action) -> float:
-        return known[action.kind, action.stage] if action.kind in "FB" else known["B", action.stage] / 2
+        kind, stage, _ = action
+        return known[kind, stage] if kind in "FB" else known["B", stage] / 2
 
     return Costs(cost, cost, input=cost, weight=cost)
 

@@ -194,14 +194,19 @@ class Embedding(nn.Module):
         return self.cutting.dropout(x, self.p, moment) if self.training else x
 
 
+EMBEDDING, HEAD = "embedding.token.weight", "head.logits.weight"  # full names
+
+
 class Head(nn.Module):
     """Features ``[batch, seq, hidden]`` to this rank's run of the logits, ``[batch, seq, vocabulary/tp]``."""
 
     def __init__(self, config: GPTConfig, cutting: Cutting, embedding: VocabParallelEmbedding | None) -> None:
         super().__init__()
         self.norm = cutting.norm(config.hidden)
-        rows = embedding or cutting.draw.normal("logits.weight", config.vocabulary, config.hidden)
-        self.logits = VocabParallelHead(rows, cutting.axis, cutting.sequence_parallel)
+        name = EMBEDDING if config.tied else HEAD
+        rows = embedding or cutting.draw.normal(name, config.vocabulary, config.hidden)
+        copy_of = EMBEDDING if config.tied and embedding is None else None
+        self.logits = VocabParallelHead(rows, cutting.axis, cutting.sequence_parallel, copy_of)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize and compare with every token."""
@@ -218,7 +223,9 @@ class GPT(nn.Module):
     Maps tokens ``[batch, seq]``, or features, to features ``[batch, seq, hidden]`` (with `sequence_parallel`
     between stages this rank's slice of the sequence) or this rank's run of the logits, ``[batch, seq, vocabulary/tp]``.
 
-    Raises `ValueError` where the heads do not divide over tp, and for tied embeddings over several stages.
+    Where the head is tied to an embedding on another stage it holds a copy; `ties` tells `pipeline.run`.
+
+    Raises `ValueError` where the heads do not divide over tp.
     """
 
     def __init__(
@@ -234,15 +241,13 @@ class GPT(nn.Module):
         super().__init__()
         config.check(mesh.tp.size)
         layers = range(config.layers) if layers is None else layers
-        if config.tied and len(layers) < config.layers:
-            raise ValueError("tied embeddings need the first and the last stage on one rank; here pp cuts them apart")
         cutting = Cutting(mesh.tp, Draw(seed, dtype), sequence_parallel, recompute)
         self.longest = config.sequence
         self.moment = Moment(seed, replica=mesh.coords.dp)
         self.embedding = Embedding(config, cutting.under("embedding")) if layers.start == 0 else None
         self.blocks = nn.ModuleDict({str(i): Block(config, cutting.under(f"blocks.{i}")) for i in layers})
         tied = self.embedding.token if config.tied and self.embedding else None
-        self.head = Head(config, cutting.under("head"), tied) if layers.stop == config.layers else None
+        self.head = Head(config, cutting, tied) if layers.stop == config.layers else None
         self.to(mesh.device)
 
     def at(self, action: Action) -> None:
@@ -258,6 +263,11 @@ class GPT(nn.Module):
         for block in self.blocks.values():
             x = block(x, self.moment)
         return x if self.head is None else self.head(x)
+
+
+def ties(config: GPTConfig, stages: int) -> tuple[dict[int, str], ...]:
+    """What a GPT over so many stages ties, as `minipar.pipeline.run` takes it: nothing, or its embedding and head."""
+    return ({0: EMBEDDING, stages - 1: HEAD},) if config.tied and stages > 1 else ()
 
 
 def token_loss(config: GPTConfig, mesh: Mesh) -> Callable[[Tensor, Tensor], Tensor]:

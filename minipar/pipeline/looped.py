@@ -7,6 +7,7 @@ keeps its order, so it runs wherever the whole did: every schedule here takes ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import count, product
 
 from minipar.pipeline.schedule import Action, Kind, Schedule
@@ -26,7 +27,8 @@ def breadth_first(ranks: int, micro_batches: int, virtual: int = 2) -> Schedule:
         rank 2   . .F0F1F2F3F4F5f0f1f2f3f4f5 . .b0b1b2b3b4b5B0B1B2B3B4B5 . .
         rank 3   . . .F0F1F2F3F4F5f0f1f2f3f4f5b0b1b2b3b4b5B0B1B2B3B4B5 . . .
 
-    Bubble of a step: (p−1)(F+B)/v, F and B being those of all a rank's stages (where m ≥ p). Live: m in every stage.
+    Bubble of a step: (p−1)(F+B)/v, F and B being those of all a rank's stages; where m < p, (v−1)(p−m)(F+B)/v more.
+    Live: m in every stage.
     Source: Lamy-Poirier 2023 (Breadth-First Pipeline Parallelism), §4.
     """
 
@@ -48,9 +50,10 @@ def interleaved(ranks: int, micro_batches: int, virtual: int = 2) -> Schedule:
         rank 2   . .F0F1F2F3f0f1f2b0f3b1F4b2F5b3 .B0 .B1f4B2f5B3b4b5 . .B4B5 . .
         rank 3   . . .F0F1F2F3f0b0f1b1f2b2f3b3F4B0F5B1B2B3f4b4f5b5 . .B4B5 . . .
 
-    Bubble of a step: (p−1)(F+B)/v, F and B being those of all a rank's stages, where p divides m (else the last
-    group leaves gaps). Live on rank r: (v−1)p + 2(p−r−1) + 1 micro-batches in one stage or another (where m > p). v
-    times the messages of 1F1B, which it is for v = 1.
+    Bubble of a step: (p−1)(F+B)/v, F and B being those of all a rank's stages, where p divides m; else the last
+    group leaves gaps, at most (v−1)(p − m mod p)(F+B)/v more. Live on rank r: (v−1)p + 2(p−r−1) + 1 micro-batches in
+    one stage or another, vm at most (where p divides m or m ≥ 2p; else no more). v times the messages of 1F1B, which
+    it is for v = 1.
     Source: Narayanan et al. 2021, §2.2.2 and Figure 4.
     """
     check_counts(ranks=ranks, micro_batches=micro_batches, virtual=virtual)
@@ -85,8 +88,8 @@ def zb_v(ranks: int, micro_batches: int) -> Schedule:
         rank 2   . .F0F1F2f0F3f1F4f2i0w0f3i1w1F5I0W0f4i2w2I1W1f5i3w3I2W2i4w4I3W3i5w5I4 .I5W4W5 .
         rank 3   . . .F0f0F1f1F2f2F3f3i0w0F4I0W0f4i1w1F5I1W1f5i2w2I2W2i3w3I3W3i4w4I4i5I5W4w5W5 .
 
-    Bubble of a step where F = I = W: none (where m ≥ 2p). Live: 2p micro-batches in one stage or the other, the
-    activations of p whole ones.
+    Bubble of a step where F = I = W: none (where m ≥ 2p). Held: 2·min(m, p) micro-batches at most in one stage or the
+    other, live or waiting for W: the activations of p whole ones.
     Source: Qi et al. 2024 (Zero Bubble), §6 and Figure 8.
     """
     p = ranks
@@ -115,7 +118,7 @@ def zb_v(ranks: int, micro_batches: int) -> Schedule:
 
 
 def v_half(ranks: int, micro_batches: int) -> Schedule:
-    """Two stages a rank in a V at about half of 1F1B's memory, with about half of its bubble where F = I = W.
+    """Two stages a rank in a V at about half of 1F1B's memory, with little more than half its bubble where F = I = W.
 
     For p = 4 and m = 6; small letters are the way back::
 
@@ -124,7 +127,9 @@ def v_half(ranks: int, micro_batches: int) -> Schedule:
         rank 2   . .F0 . .f0F1 . .f1F2 .i0w0f2F3I0i1w1f3W0F4I1i2w2f4W1F5I2i3w3f5W2 .I3i4w4W3 .I4i5w5W4 .I5W5 . .
         rank 3   . . .F0f0 . .F1f1 . .F2f2i0w0I0W0F3f3i1w1I1W1F4f4i2w2I2W2F5f5i3w3I3W3 .i4w4I4W4 .i5w5I5W5 . . .
 
-    Live: about p + 2 micro-batches in one stage or the other, the activations of (p+2)/2 whole ones.
+    Bubble of a step where F = I = W = 1: 3.5p−2 (p even) or 3.5(p−1) (p odd), 1F1B's being 6(p−1). It does not grow
+    with m where W+2I ≥ 2F and W+2F ≥ 2I. Held: 2⌊(p+2)/2⌋ micro-batches at most in one stage or the other, live or
+    waiting for W: the activations of ⌊(p+2)/2⌋ whole ones.
     Source: Qi et al. 2024 (Pipeline Parallelism with Controllable Memory), §3.2, Table 1.
     """
     return _building_blocks("V-half", ranks, micro_batches, (1, 2, 1, 2))
@@ -140,7 +145,8 @@ def v_min(ranks: int, micro_batches: int) -> Schedule:
         rank 2   . .F0 . .f0 . .F1 .i0f1w0I0F2W0i1f2w1I1F3W1i2f3w2I2F4W2i3f4w3I3F5W3i4f5w4I4W4 .i5w5 .I5W5 . .
         rank 3   . . .F0f0 . . . .F1f1i0I0w0W0F2f2i1I1w1W1F3f3i2I2w2W2F4f4i3I3w3W3F5f5i4I4w4W4 . .i5I5w5W5 . .
 
-    Live: about 2(p+4)/3 micro-batches in one stage or the other, the activations of (p+4)/3 whole ones.
+    Bubble of a step where F = I = W = 1: 4p−5, or 4p−3 where 3 divides p, 1F1B's being 6(p−1). Held: 2⌊(p+4)/3⌋
+    micro-batches at most in one stage or the other, live or waiting for W: the activations of ⌊(p+4)/3⌋ whole ones.
     Source: Qi et al. 2024 (Pipeline Parallelism with Controllable Memory), §3.2, Table 1.
     """
     return _building_blocks("V-min", ranks, micro_batches, (1, 1, 1, 1))
@@ -156,8 +162,9 @@ def dualpipe_v(ranks: int, micro_batches: int) -> Schedule:
         rank 2   . .F0F1F2f0F3f1F4f2i0w0f3F5b1f4B0b2f5B1b3B2b4B3 .b5B4 .I5W5 . .
         rank 3   . . .F0f0F1f1F2f2F3f3F4b0f4B0F5b1f5B1b2B2b3B3b4B4 .b5B5 . . . .
 
-    Bubble of a step: (p−1)(F + 2B − 3W), F, B and W being those of one stage and B the whole backward, where a forward
-    and a backward side by side take as long as one after the other. Live: 2p + 1 in one stage or the other.
+    Published bubble of a step: (p−1)(F&B + B − 3W), F, B and W being those of one stage, B the whole backward, and F&B
+    a forward and a backward that run as one block (exact for m ≥ 2p, F ≤ I and W ≤ I). Here they run one after the
+    other, which is never more. Held: 2p + 1 micro-batches at most in one stage or the other, live or waiting for W.
     Source: DeepSeek-AI 2024 (DeepSeek-V3), §3.2.1; the DualPipe repository's README for the V.
     """
     check_counts(ranks=ranks, micro_batches=micro_batches)
@@ -234,6 +241,7 @@ Block = list[dict[tuple[Kind, int], int]]
 """For each rank, when it does which kind on which of its stages for micro-batch 0."""
 
 
+@cache
 def _block(p: int, steps: tuple[int, int, int, int]) -> Block:
     """Of the blocks in which no two actions of a rank meet modulo 6, the one that holds least, then the shortest."""
     candidates = (_shifted(p, steps, shift) for shift in sorted(product(range(6), repeat=3), key=sum))

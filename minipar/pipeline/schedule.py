@@ -9,6 +9,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 Kind = Literal["F", "B", "I", "W"]
@@ -64,28 +65,32 @@ class Schedule:
 
     @property
     def peak_live(self) -> tuple[int, ...]:
-        """For each rank the most micro-batches, stage by stage, whose activations it holds at once.
+        """For each rank the most micro-batches, stage by stage, all of whose activations it holds at once.
 
-        A micro-batch is live in a stage from the start of its forward to the end of its B or W. Where a rank holds v
+        A micro-batch is live in a stage from the start of its forward to the end of its B or I. Where a rank holds v
         stages each of these is a v-th of the rank's activations for one micro-batch.
         """
-        return tuple(_peak(actions, {"F": 1, "B": -1, "W": -1}) for actions in self.actions)
+        return self._peaks({"F": 1, "B": -1, "I": -1})
 
     @property
     def peak_backlog(self) -> tuple[int, ...]:
-        """For each rank the most weight gradients that wait at once: I is done, W is not."""
-        return tuple(_peak(actions, {"I": 1, "W": -1}) for actions in self.actions)
+        """For each rank the most weight gradients that wait at once: I is done, W is not.
+
+        For each of them a stage still holds a part of the activations (Qi et al. 2024, Table 1).
+        """
+        return self._peaks({"I": 1, "W": -1})
+
+    @property
+    def peak_held(self) -> tuple[int, ...]:
+        """For each rank the most micro-batches, stage by stage, that are live or wait for their W."""
+        return self._peaks({"F": 1, "B": -1, "W": -1})
+
+    def _peaks(self, changes: dict[Kind, int]) -> tuple[int, ...]:
+        rows = ((changes.get(action.kind, 0) for action in row) for row in self.actions)
+        return tuple(max(accumulate(row, initial=0)) for row in rows)
 
 
-def _peak(actions: Sequence[Action], change: dict[str, int]) -> int:
-    now = most = 0
-    for action in actions:
-        now += change.get(action.kind, 0)
-        most = max(most, now)
-    return most
-
-
-WORD = re.compile(r"([FBIW])([0-9]+)(?:@([0-9]+))?")
+WORD = re.compile(r"([FBIW])([0-9]{1,15})(?:@([0-9]{1,15}))?")
 
 
 def parse(rows: Sequence[str], name: str = "my schedule") -> Schedule:
@@ -110,10 +115,10 @@ def parse(rows: Sequence[str], name: str = "my schedule") -> Schedule:
     for rank, row in enumerate(actions):
         for a in row:
             holder.setdefault(a.stage, rank)
-    stages = len(rows) if max(holder, default=-1) < len(rows) else len(holder)
-    missing = next((s for s in range(stages) if s not in holder and s >= len(rows)), None)
-    if missing is not None:
-        raise ScheduleError(f"schedule {name!r} has stage {max(holder)}, but nobody does anything for stage {missing}")
+    stages = max(len(rows), 1 + max(holder, default=-1))
+    for stage in range(len(rows), stages):  # one at a time: a slip such as F0@1000000000 is a large number
+        if stage not in holder:
+            raise ScheduleError(f"schedule {name!r} has stage {stages - 1}, but nobody does anything for stage {stage}")
     return Schedule(name, actions, tuple(holder.get(stage, stage) for stage in range(stages)))
 
 
@@ -150,19 +155,26 @@ def feeds(action: Action, stages: int) -> int | None:
     return to if 0 <= to < stages else None
 
 
-def check(schedule: Schedule, memory_limit: float | None = None) -> Schedule:
+KEPT_FOR_WEIGHTS = 0.5
+"""The share of a micro-batch's activations that waits with its W; Qi et al. 2024 have 0.37 and 0.43 (Table 1)."""
+
+
+def check(
+    schedule: Schedule, memory_limit: float | None = None, kept_for_weights: float = KEPT_FOR_WEIGHTS
+) -> Schedule:
     """Return the schedule, proven to run; raise `ScheduleError` that names the action otherwise.
 
     Proven is: every stage does F and B (or I and W) of every micro-batch exactly once, on the rank that holds the
     stage, in order, and no rank waits for ever. The order found for that is also one in which every message can be
     handed over hand to hand (`lower`), so it does not matter whether sends block.
 
-    memory_limit: how many live micro-batches a rank has room for, each of all its stages (see `peak_live`).
+    memory_limit: how many live micro-batches a rank has room for, each of all its stages (see `Schedule.peak_live`);
+    one that waits for its W takes `kept_for_weights` of that room.
     """
     _check_complete(schedule)
     deque(in_order(schedule), maxlen=0)
     if memory_limit is not None:
-        _check_memory(schedule, memory_limit)
+        _check_memory(schedule, memory_limit, kept_for_weights)
     return schedule
 
 
@@ -178,10 +190,10 @@ def _check_complete(schedule: Schedule) -> None:
                 raise ScheduleError(f"rank {rank} does {action} {times} times")
         done.update(actions)
     split = {action[1:] for action in done if action.kind in "IW"}
-    for action in done:
-        if action.kind == "B" and action[1:] in split:
-            rank = schedule.holder[action.stage]
-            raise ScheduleError(f"rank {rank} does {action}, and an I or W of it too: a backward is whole or split")
+    for rank, actions in enumerate(schedule.actions):
+        both = next((action for action in actions if action.kind == "B" and action[1:] in split), None)
+        if both is not None:
+            raise ScheduleError(f"rank {rank} does {both}, and an I or W of it too: a backward is whole or split")
     missing = 2 * p * m + len(split) - len(done)
     if missing:
         # One at a time: a slip of the keyboard such as F1000000000 asks for more actions than memory holds.
@@ -206,16 +218,18 @@ def _check_action(schedule: Schedule, rank: int, action: Action) -> None:
         raise ScheduleError(f"rank {rank} does {action}, but rank {holder} holds that stage")
 
 
-def _check_memory(schedule: Schedule, limit: float) -> None:
+def _check_memory(schedule: Schedule, limit: float, kept: float) -> None:
     for rank, actions in enumerate(schedule.actions):
-        room, live = limit * schedule.holder.count(rank), 0
+        stages, live, waiting = schedule.holder.count(rank), 0, 0
         for action in actions:
-            live += {"F": 1, "I": 0}.get(action.kind, -1)
-            if live > room:
-                held = f"{live} live micro-batches" + (f" of {schedule.virtual} stages" if schedule.virtual > 1 else "")
+            live += {"F": 1, "W": 0}.get(action.kind, -1)
+            waiting += {"I": 1, "W": -1}.get(action.kind, 0)
+            if live + kept * waiting > limit * stages * (1 + 1e-9):
+                of_stages = f" of one of its {stages} stages each" if stages > 1 else ""
+                late = f", and {waiting} waiting for W that take {kept:g} each" if waiting else ""
                 raise ScheduleError(
-                    f"rank {rank} would hold {held} at {action}; its room is for {room:g} "
-                    f"(it holds {max(schedule.peak_live)} at most)"
+                    f"rank {rank} would hold {live} live micro-batches{of_stages}{late} at {action}; "
+                    f"its room is for {limit * stages:g}"
                 )
 
 

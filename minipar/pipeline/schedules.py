@@ -78,7 +78,8 @@ def zb_h1(stages: int, micro_batches: int) -> Schedule:
         rank 2   .  . F0 F1  . I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 I5 W3 W4 W5
         rank 3   .  .  . F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 W3 W4 W5
 
-    Bubble of a step: (p−1)(F+I−W). Live micro-batches: min(m, p) on every rank, of which min(m, r) wait for their W.
+    Bubble of a step: (p−1)(F+I−W), where W ≤ F and m ≥ p. Held on every rank: min(m, p) micro-batches, of which, while
+    it does forwards, min(m, p) − r are live and r wait for their W.
     Source: Qi et al. 2024 (Zero Bubble), §2.1, Figure 3 (top), Table 2.
     """
     return _zero_bubble("ZB-H1", stages, micro_batches, lambda r: stages - r, lambda r: r)
@@ -94,8 +95,8 @@ def zb_h2(stages: int, micro_batches: int) -> Schedule:
         rank 2   .  . F0 F1 F2 I0 F3 I1 F4 I2 F5 I3  . I4 W0 I5 W1 W2 W3 W4 W5
         rank 3   .  .  . F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 W0 W1 W2 W3 W4 W5
 
-    Bubble of a step: (p−1)(F+I−2W), and none where that is negative. Live micro-batches: min(m, 2p−1) on every rank,
-    of which min(m, 2r) wait for their W.
+    Bubble of a step: (p−1)(F+I−2W), and none where that is negative, where W ≤ F or I ≤ F, and m ≥ 2p−1. Held on every
+    rank: min(m, 2p−1) micro-batches, of which, while it does forwards, 2(p−r)−1 are live and 2r wait for their W.
     Source: Qi et al. 2024 (Zero Bubble), §2.2, Figure 3 (bottom), Table 2.
     """
     return _zero_bubble("ZB-H2", stages, micro_batches, lambda r: 2 * (stages - r) - 1, lambda r: 2 * r)

@@ -45,7 +45,12 @@ class Costs:
 
     def between(self, source: int, to: int) -> float:
         """Seconds that a message takes from one rank to another."""
-        return self.send(source, to) if callable(self.send) else self.send
+        if not callable(self.send):
+            return self.send
+        seconds = self.send(source, to)
+        if not seconds >= 0:
+            raise ValueError(f"a message from rank {source} to {to} takes {seconds}; that is a time of at least 0")
+        return seconds
 
     def times(self, factor: float) -> Costs:
         """The costs of micro-batches `factor` times as large; messages take as long as before."""
@@ -58,7 +63,7 @@ class Costs:
         for name, cost in (*named.items(), ("send", self.send)):
             if cost is None or callable(cost):
                 continue
-            numbers = [cost] * stages if isinstance(cost, int | float) else list(cost)
+            numbers = list(cost) if isinstance(cost, Sequence) else [cost] * stages
             if len(numbers) != stages:
                 raise ValueError(f"{name} has {len(numbers)} costs, but there are {stages} stages")
             if any(not 0 <= number < float("inf") for number in numbers):
@@ -66,9 +71,14 @@ class Costs:
 
 
 def _seconds(cost: Cost, action: Action) -> float:
-    if isinstance(cost, float | int):
+    if isinstance(cost, Sequence):
+        return cost[action.stage]
+    if not callable(cost):
         return cost
-    return cost(action) if callable(cost) else cost[action.stage]
+    seconds = cost(action)
+    if not seconds >= 0:
+        raise ValueError(f"the cost of {action} is {seconds}; a cost is a number of seconds, at least 0")
+    return seconds
 
 
 def _combined(fn: Callable[..., float], *costs: Cost) -> Cost:

@@ -47,10 +47,18 @@ class VocabParallelHead(nn.Module):
 
     Made from the whole `weight` ``[vocabulary, hidden]``, or tied to an embedding: then it *is* that one's
     parameter, one storage and one entry in the optimizer. Backward communicates as a `ColumnParallelLinear`.
+    copy_of: the full name of the embedding on another stage that `weight` is a copy of.
     """
 
-    def __init__(self, weight: Tensor | VocabParallelEmbedding, axis: Axis, sequence_parallel: bool = False) -> None:
+    def __init__(
+        self,
+        weight: Tensor | VocabParallelEmbedding,
+        axis: Axis,
+        sequence_parallel: bool = False,
+        copy_of: str | None = None,
+    ) -> None:
         super().__init__()
+        self.copies = {} if copy_of is None else {"weight": copy_of}
         self.axis, self.sequence_parallel = axis, sequence_parallel
         self.weight_store: WeightStore | None = None
         tied = weight if isinstance(weight, VocabParallelEmbedding) else VocabParallelEmbedding(weight, axis)

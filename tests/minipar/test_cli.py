@@ -80,3 +80,9 @@ def test_the_doctor_names_versions_devices_and_times() -> None:
     assert float(findings["start 4 ranks"]["value"].split()[0]) < 5
     assert "GiB/s" in findings["all-reduce over 4 ranks, 8 MiB"]["value"]
     assert "Python" in minipar("doctor").stdout
+
+
+def test_the_help_lists_the_commands_and_says_what_each_does() -> None:
+    said = " ".join(minipar("--help").stdout.split())
+    for command in ("doctor Say what", "demo Train a GPT", "simulate Predict when", "bench Speed as"):
+        assert command in said

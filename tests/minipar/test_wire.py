@@ -155,7 +155,7 @@ def test_copies_are_freed_when_an_answer_says_that_they_have_arrived() -> None:
                 line.send((torch.ones(100) * i,))
             waiting.append(line.waiting)
         line.flush()
-        return waiting + [line.waiting]
+        return [*waiting, line.waiting]
 
     for waiting in minipar.run(on_rank, 2, timeout=20):
         assert max(waiting) <= 3  # and not 20
@@ -177,7 +177,7 @@ def test_an_emulated_link_takes_its_latency_and_its_bandwidth() -> None:
         return took
 
     for took in minipar.run(on_rank, 2, timeout=20, device="cpu"):
-        assert 0.1 <= took < 0.4  # 50 ms and 400,000 bytes at 8 MB/s
+        assert 0.09 <= took < 0.4  # the barrier lets one go a little earlier; 50 ms and 400,000 bytes at 8 MB/s
 
 
 class Kind(NamedTuple):

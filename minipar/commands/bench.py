@@ -1,0 +1,63 @@
+"""`minipar bench`: how fast, beside PyTorch's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from minipar.commands.common import Json, clear_errors
+
+app = typer.Typer(help="Speed as a ratio, both sides in the same run.", no_args_is_help=True)
+
+
+@app.command("tensor")
+def bench_tensor(as_json: Json = False) -> None:
+    """Time a split feed-forward and block, forward and backward, beside torch.distributed.tensor.parallel."""
+    from minipar.bench import tensor  # PyTorch's own tensor parallelism takes a second to import
+
+    with clear_errors():
+        rows = tensor.bench()
+    ratio = tensor.geomean_ratio(rows)
+    if as_json:
+        print(json.dumps({"rows": [asdict(row) | {"ratio": row.ratio} for row in rows], "geomean_ratio": ratio}))
+        return
+    table = Table(
+        "model", "size", "tp", "unsplit", "minipar", "torch", "ratio", title="batch×seq×hidden, forward + backward"
+    )
+    for row in rows:
+        size = f"{row.batch}×{row.sequence}×{row.hidden}"
+        times = (f"{s * 1e3:.1f} ms" for s in (row.unsplit_seconds, row.minipar_seconds, row.torch_seconds))
+        table.add_row(row.model, size, str(row.tp), *times, f"{row.ratio:.2f}")
+    Console().print(table)
+    Console().print(f"geometric mean of minipar ÷ torch: {ratio:.2f}")
+
+
+@app.command("pipeline")
+def bench_pipeline(as_json: Json = False) -> None:
+    """Time every schedule that torch.distributed.pipelining has too, beside it and beside the ideal."""
+    from minipar.bench import pipeline
+
+    with clear_errors():
+        rows = pipeline.bench()
+    ratio, headline = pipeline.geomean_ratio(rows), pipeline.geomean_ratio(rows, pipeline.HEADLINE)
+    over_ideal = pipeline.measured_over_ideal(rows)
+    if as_json:
+        facts = {"geomean_ratio": headline, "geomean_ratio_of_all": ratio, "measured_over_ideal": over_ideal}
+        more = [{"ratio": row.ratio, "over_ideal": row.over_ideal} for row in rows]
+        print(json.dumps({"rows": [asdict(row) | m for row, m in zip(rows, more, strict=True)], **facts}))
+        return
+    title = f"pp={pipeline.RANKS}, {pipeline.MICRO_BATCHES} micro-batches of samples×seq×hidden, one step"
+    table = Table("schedule", "size", "ideal", "minipar", "torch", "ratio", "over ideal", title=title)
+    for row in rows:
+        size = f"{row.samples}×{row.sequence}×{row.hidden}"
+        times = (f"{s * 1e3:.1f} ms" for s in (row.ideal_seconds, row.minipar_seconds, row.torch_seconds))
+        table.add_row(row.schedule, size, *times, f"{row.ratio:.2f}", f"{row.over_ideal:.2f}")
+    Console().print(table)
+    Console().print(
+        f"geometric mean of minipar ÷ torch: {headline:.2f} for {' and '.join(pipeline.HEADLINE)}, {ratio:.2f} for all"
+    )
+    Console().print(f"minipar ÷ ideal at the largest size, {' and '.join(pipeline.HEADLINE)}: {over_ideal:.2f}")
