@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -12,6 +12,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from minipar.comm import Ledger
 from minipar.devices import Placement, local_ranks, place
 from minipar.links import Links
+
+if TYPE_CHECKING:
+    from minipar.wire import Line
 
 
 class Coords(NamedTuple):
@@ -60,6 +63,7 @@ class Mesh:
     dp, pp, tp: how many ranks along the data, pipeline and tensor axis.
     `mesh.tp`, `mesh.pp`, `mesh.dp` are the axes (`Axis`), `mesh.coords` this rank's place,
     `mesh.neighbours` the stages before and after, `mesh.ledger` what was sent so far.
+    `mesh.lines` holds the lines to other pipeline ranks, as they are needed.
     links: emulated links, by which every message and collective takes at least its time.
 
     ``Mesh()`` is one rank alone, and needs no process group. Raises `ValueError` where the number
@@ -74,6 +78,7 @@ class Mesh:
         self.placement = place()
         self.device = self.placement.device
         self.ledger, self.links = Ledger(), links
+        self.lines: dict[int, Line] = {}
         grid = None
         if world > 1:
             kind = "cuda" if self.placement.transport == "nccl" else "cpu"

@@ -89,30 +89,54 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, store: WeightStore | 
 
     Where the weight is computed from others, its gradient cannot wait, and nothing is put off.
     """
-    leaves = all(t is None or t.is_leaf for t in (weight, bias))
-    if store is None or not leaves or not torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):
+    if store is None or not torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):
         return F.linear(x, weight, bias)
-    result: Tensor = _Linear.apply(x, weight, bias, store)  # type: ignore[no-untyped-call]
+    held = hold_back(x, weight, bias)
+    if held is None:
+        return F.linear(x, weight, bias)
+    result: Tensor = _Linear.apply(x, *held, (weight, bias), store)  # type: ignore[no-untyped-call]
     return result
+
+
+def hold_back(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """An entry to the graph in place of the weights, and these without a gradient; None where theirs cannot wait.
+
+    The weights stay out of the graph, as otherwise their hooks would be called in I too, with no gradient.
+    """
+    leaves = [t for t in (weight, bias) if t is not None]
+    if not all(t.is_leaf for t in leaves):
+        return None
+    entry = x.new_empty(0).requires_grad_(any(t.requires_grad for t in leaves))
+    return entry, weight.detach(), None if bias is None else bias.detach()
+
+
+Weights = tuple[Tensor, Tensor | None]
 
 
 class _Linear(torch.autograd.Function):
     """A linear layer whose backward computes the gradient of its input alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, store: WeightStore) -> Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.store = store
+    def forward(
+        ctx: Any, x: Tensor, entry: Tensor, weight: Tensor, bias: Tensor | None, weights: Weights, store: WeightStore
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.weights, ctx.store = weights, store
         return F.linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
-        x, weight, bias = ctx.saved_tensors
-        x_wants, weight_wants, bias_wants, _ = ctx.needs_input_grad
-        if weight_wants or bias_wants:
-            ctx.store.put_off([weight, bias], partial(weight_gradients, x, gradient, weight_wants, bias_wants))
-        return gradient @ weight if x_wants else None, None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.store.put_off(ctx.weights, partial(weight_gradients, x, gradient, *wanting(ctx.weights)))
+        return gradient @ weight if ctx.needs_input_grad[0] else None, None, None, None, None, None
+
+
+def wanting(weights: Weights) -> tuple[bool, bool]:
+    """Which of weight and bias want a gradient."""
+    weight, bias = weights
+    return weight.requires_grad, bias is not None and bias.requires_grad
 
 
 def weight_gradients(x: Tensor, gradient: Tensor, weight_wants: bool, bias_wants: bool) -> list[Tensor | None]:

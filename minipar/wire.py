@@ -9,9 +9,11 @@ its tensors at once.
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import time
 from collections import deque
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -22,7 +24,8 @@ from minipar.links import hold
 from minipar.mesh import Axis
 
 ALIGNMENT = 64  # bytes; every type of tensor may start at a multiple of it
-HEADER = 3  # numbers: length of the description that follows, messages received so far, when this was sent in ns
+Header = ctypes.c_int64 * 3  # length of the description that follows, messages received so far, when sent in ns
+HEADER_SIZE = ALIGNMENT
 
 
 class Description(NamedTuple):
@@ -46,66 +49,73 @@ class Layout:
 
     def __init__(self, descriptions: Descriptions) -> None:
         self.descriptions = descriptions
-        self.places: list[tuple[int, int]] = []
-        self.size = _aligned(8 * HEADER)
         self.bytes = 0
+        self.size = HEADER_SIZE
+        self.places: list[tuple[torch.dtype, torch.Size, tuple[int, ...], int]] = []
         for shape, dtype, _ in descriptions:
-            end = self.size + shape.numel() * dtype.itemsize
-            self.bytes += end - self.size
-            self.places.append((self.size, end))
-            self.size = _aligned(end)
+            strides = torch.empty(shape, device="meta").stride()
+            self.places.append((dtype, shape, strides, self.size // dtype.itemsize))
+            length = shape.numel() * dtype.itemsize
+            self.bytes += length
+            self.size = -(-(self.size + length) // ALIGNMENT) * ALIGNMENT
 
-    def tensors(self, buffer: Tensor) -> tuple[Tensor, ...]:
+    def tensors(self, buffer: Tensor) -> list[Tensor]:
         """The tensors in `buffer`, which they share."""
-        return tuple(
-            buffer[start:end].view(d.dtype).view(d.shape)
-            for (start, end), d in zip(self.places, self.descriptions, strict=True)
-        )
+        return [buffer.view(dtype).as_strided(shape, strides, offset) for dtype, shape, strides, offset in self.places]
 
     def buffer(self) -> Tensor:
         """Room for one message, in host memory."""
         return torch.empty(self.size, dtype=torch.uint8)
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+EMPTY = Layout(())
 
 
-def _header(buffer: Tensor) -> Tensor:
-    return buffer[: 8 * HEADER].view(torch.int64)
+def _header(buffer: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    """The header's numbers in a buffer, straight in its memory: a tensor operation would take longer than a message."""
+    return Header.from_address(buffer.data_ptr())
 
 
 class Line:
-    """Both directions between this rank and the one with index `peer` on `axis`.
+    """Both directions between this rank and the one with index `peer` on `axis`, for as many steps as there are.
 
-    `count` is how many messages will arrive. The next one's receive is always posted, so that it can arrive while
-    this rank computes; messages are received in the order in which they were sent.
+    Messages are received in the order in which they were sent. Each has a kind (any value that both ends know),
+    and a line remembers how the last message of each kind looked: only when that changes is it said.
     """
 
-    def __init__(self, axis: Axis, peer: int, count: int) -> None:
-        self.axis, self.peer, self.left, self.received = axis, axis.ranks[peer], count, 0
-        self._sent_as = self._received_as = Layout(())
+    def __init__(self, axis: Axis, peer: int) -> None:
+        self.axis, self.peer = axis, axis.ranks[peer]
+        self._sent_as: dict[Hashable, Layout] = {}
+        self._received_as: dict[Hashable, Layout] = {}
+        self._coming: deque[Hashable] = deque()
         self._sent: deque[tuple[dist.Work, Tensor]] = deque()
-        self._delivered = 0
-        self._post()
+        self._received = self._delivered = 0
 
-    def send(self, tensors: tuple[Tensor, ...]) -> None:
+    def expect(self, kinds: Iterable[Hashable]) -> None:
+        """Say of what kinds the messages are that will arrive, in order.
+
+        The next one's receive is posted from now on, so that it can arrive while this rank computes.
+        """
+        self._coming.extend(kinds)
+
+    def send(self, kind: Hashable, tensors: tuple[Tensor, ...]) -> None:
         """Start sending a copy of `tensors`, and return at once."""
         described = describe(tensors)
-        if described != self._sent_as.descriptions:
+        layout = self._sent_as.get(kind, EMPTY)
+        if described != layout.descriptions:
             text = torch.frombuffer(bytearray(pickle.dumps(described)), dtype=torch.uint8)
             # The receiver has already posted a message like the last one: fill that, and say what follows.
-            self._put(self._sent_as.buffer(), len(text))
+            self._put(layout.buffer(), len(text))
             self._start(text)
-            self._sent_as = Layout(described)
-        self.axis.ledger.record("send", self.axis, self._sent_as.bytes)
-        buffer = self._sent_as.buffer()
-        for place, tensor in zip(self._sent_as.tensors(buffer), tensors, strict=True):
-            place.copy_(tensor.detach())
+            layout = self._sent_as[kind] = Layout(described)
+        self.axis.ledger.record("send", self.axis, layout.bytes)
+        buffer = layout.buffer()
+        for place, tensor in zip(layout.tensors(buffer), tensors, strict=True):
+            place.copy_(tensor.detach() if tensor.requires_grad else tensor)
         self._put(buffer, 0)
 
     def _put(self, buffer: Tensor, following: int) -> None:
-        _header(buffer).copy_(torch.tensor([following, self.received, time.perf_counter_ns()]))
+        _header(buffer)[:] = [following, self._received, time.perf_counter_ns()]
         self._start(buffer)
 
     def _start(self, buffer: Tensor) -> None:
@@ -121,40 +131,44 @@ class Line:
     def flush(self) -> None:
         """Wait until everything has been handed over."""
         while self._sent:
-            self._sent.popleft()[0].wait()
+            self._forget()
 
     def receive(self) -> tuple[Tensor, ...]:
         """The next message's tensors, on this rank's device, once they are here; `ValueError` where none is to come."""
-        if self.left < 1:
+        if not self._coming:
             raise ValueError(f"rank {self.peer} sends no more messages")
+        self._post()
         following, delivered, sent = self._read_header()
         if following:
             text = torch.empty(following, dtype=torch.uint8)
             self._receive(text)
             self._wait()
-            self._received_as = Layout(pickle.loads(bytes(text.tolist())))
+            self._received_as[self._coming[0]] = Layout(pickle.loads(text.numpy().tobytes()))
             self._post()
             _, delivered, sent = self._read_header()
-        self._free(delivered)
-        layout, buffer = self._received_as, self._buffer
+        while self._delivered < delivered:  # to wait for what has arrived takes no time
+            self._forget()
+        layout, buffer = self._received_as.get(self._coming.popleft(), EMPTY), self._buffer
+        del self._buffer, self._work  # what has arrived belongs to the caller alone
         if self.axis.links is not None:
             link = self.axis.links.of(self.peer, self.axis.ranks[self.axis.rank])
             hold(sent / 1e9, link.seconds(layout.bytes))
-        self.left -= 1
-        self._post()
+        tensors = layout.tensors(buffer)
         device = self.axis.placement.device
-        tensors = zip(layout.tensors(buffer), layout.descriptions, strict=True)
-        return tuple(t.to(device).requires_grad_(d.requires_grad) for t, d in tensors)
+        if device.type != "cpu":
+            tensors = [tensor.to(device) for tensor in tensors]
+        for tensor, described in zip(tensors, layout.descriptions, strict=True):
+            if described.requires_grad:
+                tensor.requires_grad_()
+        return tuple(tensors)
 
-    def _free(self, delivered: int) -> None:
-        """Forget what the peer says it has received: to wait for that takes no time."""
-        while self._delivered < delivered:
-            self._sent.popleft()[0].wait()
-            self._delivered += 1
+    def _forget(self) -> None:
+        self._sent.popleft()[0].wait()
+        self._delivered += 1
 
     def _post(self) -> None:
-        if self.left > 0:
-            self._buffer = self._received_as.buffer()
+        if self._coming:
+            self._buffer = self._received_as.get(self._coming[0], EMPTY).buffer()
             self._receive(self._buffer)
 
     def _receive(self, buffer: Tensor) -> None:
@@ -164,9 +178,8 @@ class Line:
 
     def _read_header(self) -> list[int]:
         self._wait()
-        numbers: list[int] = _header(self._buffer).tolist()
-        return numbers
+        return list(_header(self._buffer))
 
     def _wait(self) -> None:
         self._work.wait()
-        self.received += 1
+        self._received += 1

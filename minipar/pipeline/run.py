@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,7 @@ from minipar.pipeline.norm import commit_batch_norms
 from minipar.pipeline.schedule import Action, Schedule, check
 from minipar.pipeline.simulate import Costs
 from minipar.pipeline.step import Loss, Step, Tensors
-from minipar.pipeline.ties import Tie, Ties
+from minipar.pipeline.ties import TIE, Tie, Ties
 from minipar.pipeline.timeline import Span, Timeline
 from minipar.store import WeightStore
 from minipar.wire import Line
@@ -68,12 +67,16 @@ def run(
     over = tuple(Skip(*skip) for skip in skips)
     programs = _programs(schedule, over)
     _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
+    if whole_batch is not None and whole_batch < len(batch[0]):
+        raise ValueError(f"whole_batch={whole_batch}, but this part of it has {len(batch[0])} samples already")
     tied = Ties(ties, schedule, stages, mesh)
     splits = any(action.kind in "IW" for action in schedule.actions[mesh.pp.rank])
     store = WeightStore() if splits else None
     with mesh.ledger.page() as page, ExitStack() as stack:
-        for stage in stages.values() if store else ():
-            stack.enter_context(store.lent_to(stage))  # type: ignore[union-attr]
+        stack.enter_context(torch.enable_grad())
+        if store is not None:
+            for stage in stages.values():
+                stack.enter_context(store.lent_to(stage))
         lines = _lines(programs[mesh.pp.rank], mesh, tied)
         step = _step(schedule, stages, batch, loss, mesh, lines, over, store, whole_batch)
         clock = _aligned_clock(mesh)
@@ -152,12 +155,18 @@ def _check_fit(schedule: Schedule, stages: Mapping[int, nn.Module], samples: int
 
 
 def _lines(program: Program, mesh: Mesh, ties: Ties | None = None) -> dict[int, Line]:
-    """A line to every rank that this one exchanges messages with."""
-    arriving = Counter(i.source for i in program if isinstance(i, Receive))
-    peers = arriving.keys() | {i.to for i in program if isinstance(i, Send)}
-    tied = {rank: ties.messages(rank) if ties else 0 for rank in range(mesh.pp.size)}
-    peers |= {rank for rank, messages in tied.items() if messages}
-    return {peer: Line(mesh.pp, peer, arriving[peer] + tied[peer]) for peer in sorted(peers)}
+    """A line to every rank that this one exchanges messages with, which knows what will come."""
+    coming: dict[int, list[Hashable]] = {i.to: [] for i in program if isinstance(i, Send)}
+    for i in program:
+        if isinstance(i, Receive):
+            coming.setdefault(i.source, []).append((i.result[0], i.result[1], i.stage))
+    for rank in range(mesh.pp.size) if ties else ():
+        if messages := ties.messages(rank):  # type: ignore[union-attr]
+            coming.setdefault(rank, []).extend([TIE] * messages)
+    lines = {peer: mesh.lines.setdefault(peer, Line(mesh.pp, peer)) for peer in coming}
+    for peer, line in lines.items():
+        line.expect(coming[peer])
+    return lines
 
 
 def _step(

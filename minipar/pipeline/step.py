@@ -64,7 +64,8 @@ class Step:
 
     def send(self, instruction: Send) -> None:
         """Send a result that is in the mail."""
-        self.lines[instruction.to].send(self.mail.pop((instruction.result, instruction.stage)))
+        result, to, stage = instruction
+        self.lines[to].send((result[0], result[1], stage), self.mail.pop((result, stage)))
 
     def fetch(self, action: Action) -> dict[int, Tensors]:
         """What `action` works on, by the stage it comes from; waited for if that is on another rank."""
@@ -98,13 +99,18 @@ class Step:
         """Run the stage; in the last one the loss too, whose gradient its backward starts from."""
         stage = action.stage
         made = self.stages[stage](*(tensor for source in inputs.values() for tensor in source))
-        outputs = self._by_user(action, made if isinstance(made, tuple) else (made,))
+        outputs = self._by_user(action, tuple(made) if isinstance(made, tuple | list) else (made,))
         live = Live(inputs, None)
         if torch.is_grad_enabled():
             self.live[action[1:]] = live
         if stage + 1 == self.schedule.stages:
             target = self.micro_batches[action.micro_batch][1].to(self.mesh.device)
-            live.exit = self.loss(outputs[stage + 1][0], target) * (len(target) / self.samples)
+            loss = self.loss(outputs[stage + 1][0], target)
+            if loss.dim():
+                raise ValueError(
+                    f"the loss has shape {tuple(loss.shape)}; it must be one number, a mean over the samples"
+                )
+            live.exit = loss * (len(target) / self.samples)
             self.loss_sum = self.loss_sum + live.exit.detach().double()
             return {}
         wanting = [tensor for tensors in outputs.values() for tensor in tensors if tensor.requires_grad]

@@ -15,17 +15,24 @@ Tie = Mapping[int, str]
 """The stages that hold a copy of one weight, each with the weight's name in that stage."""
 
 
+TIE = "tie"  # the kind of message
+
+
 class Ties:
     """One rank's part in the weights that are tied in a step."""
 
     def __init__(self, ties: Sequence[Tie], schedule: Schedule, stages: Mapping[int, nn.Module], mesh: Mesh) -> None:
         """Set the gradients so far aside; raises `ValueError` for a stage or a name that is not there."""
         self.rank = mesh.pp.rank
+        self.seen: set[tuple[int, str]] = set()
         self.holders: list[list[int]] = []
         self.copies: list[list[nn.Parameter]] = []
         for tie in ties:
             if wrong := [stage for stage in tie if not 0 <= stage < schedule.stages]:
                 raise ValueError(f"tie {dict(tie)} names stage {wrong[0]}, but there are {schedule.stages} stages")
+            if twice := [where for where in tie.items() if where in self.seen]:
+                raise ValueError(f"stage {twice[0][0]}'s {twice[0][1]!r} is in two ties; put all its copies into one")
+            self.seen.update(tie.items())
             self.holders.append(sorted({schedule.holder[stage] for stage in tie}))
             held = [_parameter(stages[stage], tie[stage], stage) for stage in sorted(tie) if stage in stages]
             self.copies.append(list(dict.fromkeys(held)))
@@ -43,14 +50,23 @@ class Ties:
         for holders, copies, before in zip(self.holders, self.copies, self.before, strict=True):
             if not copies:
                 continue
+            if len({copy.shape for copy in copies}) > 1:
+                raise ValueError(
+                    f"a tied weight has shapes {[tuple(copy.shape) for copy in copies]}; copies have one shape"
+                )
             own = sum((_gradient(copy) for copy in copies[1:]), _gradient(copies[0]))
             for rank in holders:
                 if rank != self.rank:
-                    lines[rank].send((own,))
+                    lines[rank].send(TIE, (own,))
             parts = [own if rank == self.rank else lines[rank].receive()[0] for rank in holders]
+            for rank, part in zip(holders, parts, strict=True):
+                if part.shape != own.shape:
+                    shapes = f"{tuple(part.shape)} on rank {rank} and {tuple(own.shape)} on rank {self.rank}"
+                    raise ValueError(f"a tied weight has shape {shapes}; copies have one shape")
             total = sum(parts[1:], parts[0])
             for copy, earlier in zip(copies, before, strict=True):
-                copy.grad = total.clone() if earlier is None else earlier + total
+                if copy.requires_grad:
+                    copy.grad = total.clone() if earlier is None else earlier + total
 
 
 def _gradient(copy: nn.Parameter) -> Tensor:

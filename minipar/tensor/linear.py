@@ -14,7 +14,7 @@ from minipar import comm
 from minipar.comm import copy_to_region, gather_from_region, pair, reduce_from_region, same
 from minipar.manifest import Cut, Section
 from minipar.mesh import Axis
-from minipar.store import WeightStore, linear, weight_gradients
+from minipar.store import Weights, WeightStore, hold_back, linear, wanting, weight_gradients
 from minipar.tensor.sequence import SEQUENCE, reduce_to_sequence
 
 
@@ -130,40 +130,46 @@ def column_linear(
     if torch.is_autocast_enabled(x.device.type):  # which casts for F.linear, but not for its backward here
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-    if not all(t is None or t.is_leaf for t in (weight, bias)):
-        store = None
-    result: Tensor = _ColumnLinear.apply(x, weight, bias, axis, sequence_parallel, store)  # type: ignore[no-untyped-call]
+    held = None if store is None or not torch.is_grad_enabled() else hold_back(x, weight, bias)
+    if held is None:
+        result: Tensor = _ColumnLinear.apply(x, None, weight, bias, axis, sequence_parallel, None, None)  # type: ignore[no-untyped-call]
+    else:
+        result = _ColumnLinear.apply(x, *held, axis, sequence_parallel, (weight, bias), store)  # type: ignore[no-untyped-call]
     return result
 
 
 class _ColumnLinear(torch.autograd.Function):
-    """A column-split linear whose backward communicates while it computes the weight's gradient."""
+    """A column-split linear whose backward communicates while it computes the weight's gradient, or puts that off."""
 
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
+        entry: Tensor | None,
         weight: Tensor,
         bias: Tensor | None,
         axis: Axis,
         sequence: bool,
+        weights: Weights | None,
         store: WeightStore | None,
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.axis, ctx.sequence, ctx.store = axis, sequence, store
+        ctx.save_for_backward(x, weight)
+        ctx.axis, ctx.sequence, ctx.weights, ctx.store = axis, sequence, weights, store
         return F.linear(comm.all_gather(x, axis, SEQUENCE) if sequence else x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias = ctx.saved_tensors
-        x_wants, weight_wants, bias_wants, *_ = ctx.needs_input_grad
-        gathers = ctx.sequence and weight_wants
+        x, weight = ctx.saved_tensors
+        x_wants, later, *wants = ctx.needs_input_grad[:4]
+        if ctx.weights is not None:
+            wants = list(wanting(ctx.weights))
 
         def whole() -> comm.Pending:
+            gathers = ctx.sequence and wants[0]
             return comm.start_all_gather(x, ctx.axis, SEQUENCE) if gathers else comm.Pending(lambda: x)
 
-        waiting = whole() if ctx.store is None else None
+        waiting = None if later else whole()
         of_x = None
         if x_wants:
             summand = gradient @ weight
@@ -171,11 +177,9 @@ class _ColumnLinear(torch.autograd.Function):
                 of_x = comm.start_reduce_scatter(summand, ctx.axis, SEQUENCE)
             else:
                 of_x = comm.start_all_reduce(summand, ctx.axis)
-        of_weight = of_bias = None
-        if waiting is not None:
-            of_weight, of_bias = weight_gradients(waiting.wait(), gradient, weight_wants, bias_wants)
-        elif weight_wants or bias_wants:
-            ctx.store.put_off(
-                [weight, bias], lambda: weight_gradients(whole().wait(), gradient, weight_wants, bias_wants)
-            )
-        return of_x.wait() if of_x else None, of_weight, of_bias, None, None, None
+        of_weights: list[Tensor | None] = [None, None]
+        if later:
+            ctx.store.put_off(ctx.weights, lambda: weight_gradients(whole().wait(), gradient, *wants))
+        elif waiting is not None and ctx.weights is None:
+            of_weights = weight_gradients(waiting.wait(), gradient, *wants)
+        return of_x.wait() if of_x else None, None, *of_weights, None, None, None, None

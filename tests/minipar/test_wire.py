@@ -12,10 +12,18 @@ from torch import Tensor
 import minipar
 from minipar import Mesh
 from minipar.links import Link, Links
+from minipar.mesh import Axis
 from minipar.wire import Line
 from tests.minipar.equality import few
 
 Message = tuple[Tensor, ...]
+
+
+def line_of(axis: Axis, count: int) -> Line:
+    """A line to the other of two ranks that expects so many messages, all of one kind."""
+    line = Line(axis, 1 - axis.rank)
+    line.expect([0] * count)
+    return line
 
 
 def exchange(messages: list[Message]) -> None:
@@ -23,9 +31,9 @@ def exchange(messages: list[Message]) -> None:
 
     def on_rank() -> list[Message]:
         axis = Mesh(pp=2).pp
-        line = Line(axis, 1 - axis.rank, len(messages))
+        line = line_of(axis, len(messages))
         for message in messages:
-            line.send(message)
+            line.send(0, message)
         arrived = [line.receive() for _ in messages]
         line.flush()
         return arrived
@@ -81,10 +89,10 @@ def test_nothing_at_all_is_a_message_too() -> None:
 def test_both_sides_may_first_send_eight_megabytes() -> None:
     def on_rank() -> bool:
         axis = Mesh(pp=2).pp
-        line = Line(axis, 1 - axis.rank, 2)
+        line = line_of(axis, 2)
         large = torch.arange(1 << 20, dtype=torch.float64)
         for i in (0, 1):
-            line.send((large + i,))
+            line.send(0, (large + i,))
         right = [torch.equal(line.receive()[0], large + i) for i in (0, 1)]
         line.flush()
         return all(right)
@@ -95,9 +103,9 @@ def test_both_sides_may_first_send_eight_megabytes() -> None:
 def test_what_arrives_is_a_leaf_without_the_senders_graph() -> None:
     def on_rank() -> tuple[bool, bool, list[float]]:
         axis = Mesh(pp=2).pp
-        line = Line(axis, 1 - axis.rank, 1)
+        line = line_of(axis, 1)
         weight = torch.ones(2, requires_grad=True)
-        line.send((weight * 3,))
+        line.send(0, (weight * 3,))
         [x] = line.receive()
         (x * x).sum().backward()
         line.flush()
@@ -109,8 +117,8 @@ def test_what_arrives_is_a_leaf_without_the_senders_graph() -> None:
 def test_what_is_sent_may_be_changed_at_once() -> None:
     def on_rank() -> float:
         axis = Mesh(pp=2).pp
-        line, x = Line(axis, 1 - axis.rank, 1), torch.full((1 << 20,), 7.0)
-        line.send((x,))
+        line, x = line_of(axis, 1), torch.full((1 << 20,), 7.0)
+        line.send(0, (x,))
         x.zero_()
         [arrived] = line.receive()
         line.flush()
@@ -123,7 +131,7 @@ def test_more_messages_than_were_announced_are_not_waited_for() -> None:
     def on_rank() -> str:
         axis = Mesh(pp=2).pp
         with pytest.raises(ValueError, match=f"rank {1 - axis.rank} sends no more messages") as error:
-            Line(axis, 1 - axis.rank, 0).receive()
+            line_of(axis, 0).receive()
         return str(error.value)
 
     assert len(minipar.run(on_rank, 2, timeout=20)) == 2
@@ -132,9 +140,9 @@ def test_more_messages_than_were_announced_are_not_waited_for() -> None:
 def test_the_ledger_counts_the_tensors_of_each_message() -> None:
     def on_rank() -> list[tuple]:
         mesh = Mesh(pp=2)
-        line = Line(mesh.pp, 1 - mesh.pp.rank, 2)
-        line.send((torch.zeros(3), torch.zeros(2, dtype=torch.int64)))
-        line.send(())
+        line = line_of(mesh.pp, 2)
+        line.send(0, (torch.zeros(3), torch.zeros(2, dtype=torch.int64)))
+        line.send(0, ())
         assert [len(line.receive()) for _ in range(2)] == [2, 0]
         line.flush()
         return mesh.ledger.rows()
@@ -145,14 +153,14 @@ def test_the_ledger_counts_the_tensors_of_each_message() -> None:
 def test_copies_are_freed_when_an_answer_says_that_they_have_arrived() -> None:
     def on_rank() -> list[int]:
         axis = Mesh(pp=2).pp
-        line, waiting = Line(axis, 1 - axis.rank, 20), []
+        line, waiting = line_of(axis, 20), []
         for i in range(20):  # to and fro: each message answers the other's last
             if axis.rank == 0:
-                line.send((torch.ones(100) * i,))
+                line.send(0, (torch.ones(100) * i,))
                 line.receive()
             else:
                 line.receive()
-                line.send((torch.ones(100) * i,))
+                line.send(0, (torch.ones(100) * i,))
             waiting.append(line.waiting)
         line.flush()
         return [*waiting, line.waiting]
@@ -166,11 +174,11 @@ def test_an_emulated_link_takes_its_latency_and_its_bandwidth() -> None:
     def on_rank() -> float:
         slow = Link(latency=0.05, bandwidth=8e6)
         axis = Mesh(pp=2, links=Links(inside=Link(0, 1e12), between=slow, ranks_per_node=1)).pp
-        line = Line(axis, 1 - axis.rank, 2)
+        line = line_of(axis, 2)
         for _ in range(2):  # the first one also says what it is
             minipar.comm.barrier(axis)
             began = time.perf_counter()
-            line.send((torch.zeros(100_000),))
+            line.send(0, (torch.zeros(100_000),))
             line.receive()
         took = time.perf_counter() - began
         line.flush()
