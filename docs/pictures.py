@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from minipar.draw import Panel, gantt_svg
-from minipar.pipeline import Costs, gpipe, simulate
+from minipar.pipeline import Costs, gpipe, interleaved, one_f_one_b, simulate, zb_h1, zb_v
 
 HERE = Path(__file__).parent
 
@@ -17,7 +17,19 @@ def pictures() -> dict[str, str]:
     ]
     title = "One training step on 4 ranks: micro-batches shrink the bubble"
     unit = "time, in forwards of the whole batch in one stage"
-    return {"bubble.svg": gantt_svg(panels, title, unit, standalone=True)}
+    # A rank with two stages has half as much of the model in each.
+    schedules = [
+        Panel("1F1B", simulate(one_f_one_b(4, 8))),
+        Panel("interleaved 1F1B, two stages a rank", simulate(interleaved(4, 8), Costs().times(1 / 2))),
+        Panel("ZB-H1, backwards split", simulate(zb_h1(4, 8))),
+        Panel("ZB-V, two stages a rank, backwards split", simulate(zb_v(4, 8), Costs().times(1 / 2))),
+    ]
+    shrinking = "The same work on 4 ranks in four orders"
+    in_forwards = "time, in forwards of a micro-batch through one rank"
+    return {
+        "bubble.svg": gantt_svg(panels, title, unit, standalone=True),
+        "schedules.svg": gantt_svg(schedules, shrinking, in_forwards, standalone=True),
+    }
 
 
 if __name__ == "__main__":

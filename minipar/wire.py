@@ -92,10 +92,7 @@ class Line:
         self._received = self._delivered = 0
 
     def expect(self, kinds: Iterable[Hashable]) -> None:
-        """Say of what kinds the messages are that will arrive, in order.
-
-        The next one's receive is posted from now on, so that it can arrive while this rank computes.
-        """
+        """Say of what kinds the messages are that will arrive, in order."""
         self._coming.extend(kinds)
 
     def send(self, kind: Hashable, tensors: tuple[Tensor, ...]) -> None:
@@ -104,7 +101,7 @@ class Line:
         layout = self._sent_as.get(kind, EMPTY)
         if described != layout.descriptions:
             text = torch.frombuffer(bytearray(pickle.dumps(described)), dtype=torch.uint8)
-            # The receiver has already posted a message like the last one: fill that, and say what follows.
+            # The receiver expects a message like the last one: send one as large, which says what follows.
             self._put(layout.buffer(), len(text))
             self._start(text)
             layout = self._sent_as[kind] = Layout(described)

@@ -17,7 +17,7 @@ from torch.distributed import pipelining
 from minipar import comm
 from minipar.bench.measure import WARM_UPS, alternate, geometric_mean
 from minipar.mesh import Mesh
-from minipar.pipeline import Action, Costs, Schedule, simulate
+from minipar.pipeline import Costs, Schedule, simulate
 from minipar.pipeline import run as run_step
 from minipar.pipeline.names import by_name
 from minipar.world import run
@@ -113,12 +113,14 @@ def _row(mesh: Mesh, schedule: Schedule, name: str, size: tuple[int, int, int], 
     batch = torch.randn(shape, device=mesh.device), torch.randn(shape, device=mesh.device)
     rivals = [pipelining.PipelineStage(stages[s], s, schedule.stages, mesh.device, group=mesh.pp.group) for s in held]
     theirs = THEIRS[name](rivals)
-    ways = {
+    alone = _Alone(stages, batch, mesh)
+    ways: dict[str, Callable[[], object]] = {
         "minipar": partial(_ours, schedule, stages, batch, mesh),
         "torch": partial(_theirs, theirs, stages, batch, schedule.holder[0], schedule.holder[-1], mesh.pp.rank),
+        "alone": alone.compute,
     }
     seconds = alternate(ways, repeats, mesh.pp)
-    ideal = simulate(schedule, _costs(stages, batch, mesh, repeats)).duration
+    ideal = simulate(schedule, alone.costs()).duration
     return Row(name, *size, seconds["minipar"], seconds["torch"], ideal)
 
 
@@ -147,37 +149,35 @@ def _forget(stages: Mapping[int, nn.Module]) -> None:
         stage.zero_grad()
 
 
-def _costs(stages: Mapping[int, nn.Module], batch: tuple[Tensor, Tensor], mesh: Mesh, repeats: int) -> Costs:
-    """What a micro-batch takes in each stage, all ranks computing at once: the median of each kind."""
-    own: dict[tuple[str, int], float] = {}
-    for number, stage in stages.items():
-        times: list[tuple[float, float]] = []
-        for _ in range(WARM_UPS + repeats):
-            comm.barrier(mesh.pp)
-            times += [_forward_backward(stage, x, mesh) for x in batch[0].tensor_split(MICRO_BATCHES)]
-        forward, backward = zip(*times[WARM_UPS * MICRO_BATCHES :], strict=True)
-        own["F", number], own["B", number] = statistics.median(forward), statistics.median(backward)
-    known: dict[tuple[str, int], float] = {
-        key: seconds for one in comm.gather_objects(own, mesh.pp) for key, seconds in one.items()
-    }
+class _Alone:
+    """A step's compute without its messages, all ranks at once; notes what each forward and backward takes."""
 
-    def cost(action: Action) -> float:
-        kind, stage, _ = action
-        return known[kind, stage] if kind in "FB" else known["B", stage] / 2
+    def __init__(self, stages: Mapping[int, nn.Module], batch: tuple[Tensor, Tensor], mesh: Mesh) -> None:
+        self.stages, self.parts, self.mesh = stages, batch[0].tensor_split(MICRO_BATCHES), mesh
+        self.times: dict[tuple[str, int], list[float]] = {(kind, s): [] for kind in "FB" for s in stages}
 
-    return Costs(cost, cost, input=cost, weight=cost)
+    def compute(self) -> None:
+        """Every micro-batch through every stage of this rank, forward and backward."""
+        _forget(self.stages)
+        for number, stage in self.stages.items():
+            for x in self.parts:
+                x = x.detach().requires_grad_()
+                began = self._now()
+                y = stage(x)
+                middle = self._now()
+                torch.autograd.backward(y, torch.ones_like(y))
+                self.times["F", number].append(middle - began)
+                self.times["B", number].append(self._now() - middle)
 
-
-def _forward_backward(stage: nn.Module, x: Tensor, mesh: Mesh) -> tuple[float, float]:
-    x = x.detach().requires_grad_()
-
-    def now() -> float:
-        if mesh.device.type == "cuda":
-            torch.cuda.synchronize(mesh.device)
+    def _now(self) -> float:
+        if self.mesh.device.type == "cuda":
+            torch.cuda.synchronize(self.mesh.device)
         return time.perf_counter()
 
-    began = now()
-    y = stage(x)
-    middle = now()
-    torch.autograd.backward(y, torch.ones_like(y))
-    return middle - began, now() - middle
+    def costs(self) -> Costs:
+        """What a micro-batch takes in each stage: the median of each kind, without the warm-up rounds."""
+        first = WARM_UPS * MICRO_BATCHES
+        own = {key: statistics.median(times[first:]) for key, times in self.times.items()}
+        known = {key: seconds for one in comm.gather_objects(own, self.mesh.pp) for key, seconds in one.items()}
+        forward, backward = ([known[kind, s] for s in range(len(known) // 2)] for kind in "FB")
+        return Costs(forward, backward)

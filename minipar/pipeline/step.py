@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,9 +135,7 @@ class Step:
         key = action[1:]
         live = self.live.pop(key)
         live.gradients.extend(gradient for tensors in gradients.values() for gradient in tensors)
-        with ExitStack() as stack:
-            if self.store is not None:
-                stack.enter_context(self.store.opened(key))
+        with nullcontext() if self.store is None else self.store.opened(key):
             if live.exit is not None and live.exit.requires_grad:
                 torch.autograd.backward(live.exit)
         if self.store is not None and action.kind == "B":
