@@ -56,8 +56,8 @@ def steps(schedules: Sequence[Schedule], samples: Sequence[int], ranks: int) -> 
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_published_schedules_equal_unsplit_for_ragged_batches_and_few_micro_batches(name: str, p: int) -> None:
-    degrees = (1, 2, 3) if name in LOOPED else (None,)
-    sizes = [(by_name(name, p, m, v), samples) for m in range(1, 9) for v in degrees for samples in [m if m % 2 else 9]]
+    degrees = (2, 3) if name in LOOPED else (None,)  # every degree and number: tests/minipar/model/test_pipelines.py
+    sizes = [(by_name(name, p, m, v), samples) for m, samples in ((1, 1), (3, 5), (4, 9), (8, 9)) for v in degrees]
     steps(*zip(*sizes, strict=True), ranks=p)
 
 
