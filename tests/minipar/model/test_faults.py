@@ -67,9 +67,10 @@ def test_tied_embeddings_are_one_storage_and_one_entry_in_the_optimizer(tp: int)
     assert minipar.run(on_rank, tp, timeout=20) == [(True, ["embedding.token.weight"], set())] * tp
 
 
-def test_tied_embeddings_over_stages_are_refused() -> None:
-    with pytest.raises(ValueError, match="tied embeddings need the first and the last stage on one rank"):
-        GPT(replace(CONFIG, tied=True), Mesh(), range(1))
+def test_a_tied_head_without_its_embedding_is_a_copy_and_says_so() -> None:
+    first, last = (GPT(replace(CONFIG, tied=True), Mesh(), layers) for layers in (range(1), range(1, CONFIG.layers)))
+    assert manifest(last)["head.logits.weight"].copy_of == "embedding.token.weight"
+    assert torch.equal(last.get_parameter("head.logits.weight"), first.get_parameter("embedding.token.weight"))
 
 
 def test_a_sequence_longer_than_the_positions_is_refused() -> None:
