@@ -17,7 +17,7 @@ def train(dtype: torch.dtype) -> tuple[list[float], dict[str, torch.Tensor]]:
     model, text = GPT(CONFIG, mesh, dtype=dtype), ByteText()
     optimizer, loss_of, losses = torch.optim.AdamW(model.parameters(), lr=1e-3), token_loss(CONFIG, mesh), []
     for step in range(STEPS):
-        inputs, targets = text.batch(step, 8, CONFIG.sequence)
+        inputs, targets = text.batch(step * 8, 8, CONFIG.sequence)
         optimizer.zero_grad()
         loss = loss_of(model(inputs), targets)
         loss.backward()

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from minipar.mesh import Axis
 
 
+# PyTorch 2.13 gave them new names and warns of the old ones.
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
 class Traffic(NamedTuple):
     """One line of the ledger.
 
@@ -123,6 +128,29 @@ def start_all_reduce(tensor: Tensor, axis: Axis) -> Pending:
     return Pending(lambda: wire.to(tensor.device), work, until)
 
 
+def start_all_reduce_in_place(tensor: Tensor, axis: Axis) -> Pending:
+    """Start an `all_reduce` whose result takes the place of the contiguous `tensor`: nothing may touch it meanwhile."""
+    if axis.size == 1:
+        return Pending(lambda: tensor)
+    until = _note("all-reduce", axis, size_of(tensor))
+    wire = to_wire(tensor, axis)
+    work = dist.all_reduce(wire, group=axis.group, async_op=True)
+    return Pending(lambda: tensor if wire.data_ptr() == tensor.data_ptr() else tensor.copy_(wire), work, until)
+
+
+def all_gather_in_place(tensor: Tensor, axis: Axis) -> None:
+    """Fill the contiguous ``[n]`` tensor, of which each rank has its own slice right, with everyone's."""
+    if axis.size == 1:
+        return
+    own = slices(tensor, axis, 0)[axis.rank]
+    until = _note("all-gather", axis, size_of(tensor))
+    wire = to_wire(tensor, axis)
+    _all_gather(wire, to_wire(own, axis).clone(), group=axis.group)
+    hold(until, 0.0)
+    if wire.data_ptr() != tensor.data_ptr():
+        tensor.copy_(wire)
+
+
 def start_all_gather(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
     """Start an `all_gather`."""
     if axis.size == 1:
@@ -138,9 +166,9 @@ def start_reduce_scatter(tensor: Tensor, axis: Axis, dim: int = 0) -> Pending:
         return Pending(lambda: tensor)
     until = _note("reduce-scatter", axis, size_of(tensor))
     # Before PyTorch 2.8 gloo reduces and scatters one tensor, cut along its first dimension, and no list of them.
-    wire = to_wire(torch.stack(pieces), axis)
-    mine = torch.empty_like(wire[0])
-    work = dist.reduce_scatter_tensor(mine, wire.flatten(0, 1), group=axis.group, async_op=True)
+    wire = to_wire(tensor if dim == 0 else torch.stack(pieces).flatten(0, 1), axis)
+    mine = wire.new_empty(pieces[0].shape)
+    work = _reduce_scatter(mine, wire, group=axis.group, async_op=True)
     return Pending(lambda: mine.to(tensor.device), work, until)
 
 

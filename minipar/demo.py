@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from minipar.layout import Layout
 from minipar.mesh import Mesh
 from minipar.model import GPT, GPTConfig, token_loss
 from minipar.pipeline import Costs, Timeline, even_cuts, gpipe, simulate
 from minipar.pipeline import run as run_step
 from minipar.train import ByteText
-from minipar.verify import Layout, Snapshot, errors, train
+from minipar.verify import RECIPE, Snapshot, errors, train
+from minipar.verify import train_unsplit as train_whole
 from minipar.world import run
 
 CONFIG = GPTConfig()
@@ -48,22 +50,23 @@ def train_split(steps: int, text: Path | None, on_loss: Callable[[float], None])
         if rank == 0:
             on_loss(loss)
 
-    return _trained(Layout(gpipe(PP, MICRO_BATCHES), tp=TP), steps, text, first_rank_only)
-
-
-def train_unsplit(text: Path | None) -> Training:
-    """The first steps of the same training, unsplit on one rank."""
-    return _trained(Layout(gpipe(1, 1)), COMPARED, text, None)
-
-
-def _trained(layout: Layout, steps: int, text: Path | None, on_report: Callable[[int, float], None] | None) -> Training:
-    everyone = run(train, layout.ranks, layout, CONFIG, BATCH, steps, COMPARED, text, on_report=on_report, timeout=300)
+    layout, recipe = Layout(gpipe(PP, MICRO_BATCHES), tp=TP), replace(RECIPE, steps=steps, batch=BATCH)
+    everyone = run(
+        train, layout.ranks, layout, CONFIG, recipe, steps, COMPARED, text, on_report=first_rank_only, timeout=300
+    )
     return Training(everyone[0][0], [snapshots for _, snapshots in everyone])
 
 
-def max_relative_error(split: Training, unsplit: Training) -> float:
+def train_unsplit(steps: int, text: Path | None) -> list[Snapshot]:
+    """The first of so many steps of the same training, unsplit on one rank."""
+    recipe = replace(RECIPE, steps=steps, batch=BATCH)
+    compared: list[Snapshot] = run(train_whole, 1, CONFIG, recipe, COMPARED, text, timeout=300)[0]
+    return compared
+
+
+def max_relative_error(split: Training, unsplit: list[Snapshot]) -> float:
     """The largest relative error of any loss, gradient or weight."""
-    return max(errors(split.snapshots, unsplit.snapshots[0]))
+    return max(errors(split.snapshots, unsplit))
 
 
 def paced_steps(pp: int, micro_batches: int, pace: Costs, text: Path | None, repeats: int) -> Timeline:

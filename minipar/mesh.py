@@ -142,11 +142,15 @@ def tp_spans_nodes(tp: int, ranks_per_node: int) -> bool:
     return ranks_per_node % tp != 0
 
 
+def cost_of_spanning(tp: int, ranks_per_node: int) -> str:
+    """What a tensor group on more than one node costs, and what to do about it, in a sentence or two."""
+    return (
+        f"tp={tp} does not fit into nodes of {ranks_per_node} ranks, so a tensor group spans nodes: the four "
+        "all-reduces of every transformer layer and micro-batch (two forward, two backward) cross the slower "
+        f"link between nodes. A tp that divides {ranks_per_node} keeps them inside; put pp across nodes instead."
+    )
+
+
 def _warn_if_tp_spans_nodes(tp: int, ranks_per_node: int, world: int, rank: int) -> None:
     if rank == 0 and ranks_per_node < world and tp_spans_nodes(tp, ranks_per_node):
-        warnings.warn(
-            f"tp={tp} does not fit into nodes of {ranks_per_node} ranks, so a tensor group spans nodes: the four "
-            "all-reduces of every transformer layer and micro-batch (two forward, two backward) cross the slower "
-            f"link between nodes. A tp that divides {ranks_per_node} keeps them inside; put pp across nodes instead.",
-            stacklevel=3,
-        )
+        warnings.warn(cost_of_spanning(tp, ranks_per_node), stacklevel=3)

@@ -24,6 +24,7 @@ import torch.distributed as dist
 
 from minipar import cargo
 from minipar.devices import DEVICE_VARIABLE, Placement, place
+from minipar.rendezvous import agent_store
 
 F_SETSIG = 10  # Linux: which signal an asynchronous file descriptor sends
 LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"))
@@ -150,7 +151,9 @@ def join_group(placement: Placement, rank: int, ranks: int, init_method: str, ti
     if placement.device.type == "cuda":
         torch.cuda.set_device(placement.device)
     patience = timedelta(seconds=timeout + 30)
-    dist.init_process_group(placement.backend, init_method=init_method, rank=rank, world_size=ranks, timeout=patience)
+    store = agent_store(rank, ranks, patience) if init_method == "env://" else None
+    where: dict[str, Any] = {"init_method": init_method} if store is None else {"store": store}
+    dist.init_process_group(placement.backend, **where, rank=rank, world_size=ranks, timeout=patience)
 
 
 def _packed_result(value: Any) -> bytes:

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from minipar import comm
-from minipar.manifest import gather, manifest
+from minipar.layout import Layout
+from minipar.manifest import gather
 from minipar.mesh import Mesh
-from minipar.model import GPT, GPTConfig, ties, token_loss
-from minipar.pipeline import Schedule, check, even_cuts, naive
-from minipar.pipeline import run as run_step
+from minipar.model import GPT, GPTConfig, token_loss
 from minipar.rank import report
-from minipar.train import ByteText
+from minipar.train import ByteText, Precision, Recipe, Trainer, rate_at
 from minipar.world import run
-
-
-class Layout(NamedTuple):
-    """How a training is laid out: the degrees, and the schedule of each pipeline."""
-
-    schedule: Schedule
-    dp: int = 1
-    tp: int = 1
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks it needs."""
-        return self.dp * self.schedule.ranks * self.tp
 
 
 @dataclass(frozen=True)
@@ -39,8 +24,8 @@ class Snapshot:
     """One training step as one rank saw it: its loss, and the unsplit tensors of its stages by full name."""
 
     loss: float
-    gradients: dict[str, Tensor]
-    weights: dict[str, Tensor]
+    gradients: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]
 
 
 class Errors(NamedTuple):
@@ -51,60 +36,64 @@ class Errors(NamedTuple):
     weights: float
 
 
-def train(
-    layout: Layout, config: GPTConfig, batch: int, steps: int, compared: int, text: Path | None = None
-) -> tuple[list[float], list[Snapshot]]:
-    """On a rank: train a GPT in float64 with AdamW, reporting each loss; with a snapshot of the first steps.
+# With the default eps of 1e-8, AdamW lets the rounding of gradients near zero grow to the twelfth digit.
+RECIPE = Recipe(batch=8, precision=Precision.FLOAT64, eps=1e-6, warm_up=0, clip=0.5)
 
-    batch: samples of a step, of which each of the dp replicas takes its part.
-    """
-    schedule = layout.schedule
-    mesh = Mesh(layout.dp, schedule.ranks, layout.tp)
-    cuts = even_cuts(config.layers, schedule.stages)
-    held = [stage for stage, rank in enumerate(schedule.holder) if rank == mesh.pp.rank]
-    stages = {stage: GPT(config, mesh, cuts[stage], dtype=torch.float64) for stage in held}
-    parameters = [parameter for stage in stages.values() for parameter in stage.parameters()]
-    # With the default eps of 1e-8, AdamW lets the rounding of gradients near zero grow to the twelfth digit.
-    optimizer = torch.optim.AdamW(parameters, lr=3e-3, eps=1e-6)
-    data, losses, snapshots = ByteText(text), [], []
+
+def train(
+    layout: Layout, config: GPTConfig, recipe: Recipe, steps: int, compared: int, text: Path | None = None
+) -> tuple[list[float], list[Snapshot]]:
+    """On a rank: train in this layout, reporting each loss; with a snapshot of the first steps."""
+    trainer = Trainer(config, layout, ByteText(text), recipe)
+    losses, snapshots = [], []
     for step in range(steps):
-        optimizer.zero_grad()
-        inputs, targets = (t.tensor_split(mesh.dp.size)[mesh.dp.rank] for t in data.batch(step, batch, config.sequence))
-        result = run_step(
-            schedule,
-            stages,
-            (inputs, targets),
-            token_loss(config, mesh),
-            mesh,
-            before=lambda action: stages[action.stage].at(action),
-            ties=ties(config, schedule.stages),
-            whole_batch=batch,
-        )
-        losses.append(_over_replicas(result.loss, parameters, mesh))
-        gradients = _whole(stages, mesh, of_gradients=True) if step < compared else {}
-        optimizer.step()
+        loss, _bubble = trainer.backward()
+        losses.append(loss)
+        gradients = _whole(trainer, of_gradients=True) if step < compared else {}
+        trainer.optimizer.update(_rate(recipe, step))
+        trainer.step, trainer.samples = trainer.step + 1, trainer.samples + recipe.batch
         if step < compared:
-            snapshots.append(Snapshot(losses[-1], gradients, _whole(stages, mesh, of_gradients=False)))
-        report(losses[-1])
+            snapshots.append(Snapshot(loss, gradients, _whole(trainer, of_gradients=False)))
+        report(loss)
     return losses, snapshots
 
 
-def _over_replicas(loss: float, parameters: Sequence[nn.Parameter], mesh: Mesh) -> float:
-    """Add the replicas' shares of the loss and of the gradients."""
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad = comm.all_reduce(parameter.grad, mesh.dp)
-    return sum(share for [share] in comm.gather_numbers([loss], mesh.dp))
+def _rate(recipe: Recipe, step: int) -> float:
+    return rate_at(step, recipe.steps, recipe.rate, recipe.warm_up, recipe.floor)
 
 
-def _whole(stages: dict[int, GPT], mesh: Mesh, of_gradients: bool) -> dict[str, Tensor]:
-    """The unsplit gradients or weights of these stages."""
-    tensors: dict[str, Tensor] = {}
-    for stage in stages.values():
-        named = [(name, p.grad if of_gradients else p) for name, p in stage.named_parameters()]
-        held = [(name, tensor) for name, tensor in named if tensor is not None]
-        tensors |= gather(held, manifest(stage), mesh.tp)
-    return tensors
+def _whole(trainer: Trainer, of_gradients: bool) -> dict[str, Tensor]:
+    """The unsplit gradients or weights of this rank's stages."""
+    named: Iterable[tuple[str, Tensor]]
+    if of_gradients:
+        named = trainer.optimizer.gradients().items()
+    else:
+        named = [item for stage in trainer.stages.values() for item in stage.named_parameters()]
+    return gather(named, trainer.entries, trainer.mesh.tp)
+
+
+def train_unsplit(config: GPTConfig, recipe: Recipe, steps: int, text: Path | None = None) -> list[Snapshot]:
+    """On one rank: the same training by PyTorch's own means alone, as anyone would write it for one device."""
+    model = GPT(config, Mesh(), seed=recipe.seed, dtype=recipe.precision.model)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": matrices, "weight_decay": recipe.decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, recipe.rate, recipe.betas, recipe.eps)
+    data, loss_of, snapshots = ByteText(text), token_loss(config, Mesh()), []
+    for step in range(steps):
+        inputs, targets = data.batch(step * recipe.batch, recipe.batch, config.sequence, recipe.seed)
+        optimizer.zero_grad()
+        loss = loss_of(model(inputs), targets)
+        torch.autograd.backward(loss)
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        if recipe.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        for group in optimizer.param_groups:
+            group["lr"] = _rate(recipe, step)
+        optimizer.step()
+        weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        snapshots.append(Snapshot(loss.item(), gradients, weights))
+    return snapshots
 
 
 def errors(split: Sequence[Sequence[Snapshot]], unsplit: Sequence[Snapshot]) -> Errors:
@@ -126,15 +115,17 @@ def errors(split: Sequence[Sequence[Snapshot]], unsplit: Sequence[Snapshot]) -> 
 
 
 def verify(layout: Layout, steps: int = 3) -> Errors:
-    """Run `steps` steps of a GPT with tied embeddings in this layout and unsplit on one rank, and compare them.
+    """Train a GPT with tied embeddings in this layout and unsplit on one rank, with clipping, and compare.
 
     The model is as small as the layout lets it be. Its micro-batches differ in size, so that their weights count.
-    Raises `ValueError`, before a rank starts, for a schedule that cannot run.
+    Raises `ValueError`, before a rank starts, for a layout that cannot run.
     """
-    check(layout.schedule)
     heads = layout.tp * -(-4 // layout.tp)
-    config = GPTConfig(sequence=16, hidden=8 * heads, layers=max(4, layout.schedule.stages), heads=heads, tied=True)
-    batch = layout.dp * (layout.schedule.micro_batches + 1)
-    split = run(train, layout.ranks, layout, config, batch, steps, steps, timeout=300)
-    unsplit = run(train, 1, Layout(naive(1)), config, batch, steps, steps, timeout=300)[0]
-    return errors([snapshots for _, snapshots in split], unsplit[1])
+    config = GPTConfig(
+        sequence=2 * heads, hidden=8 * heads, layers=max(4, layout.schedule.stages), heads=heads, tied=True
+    )
+    recipe = replace(RECIPE, batch=layout.dp * (layout.schedule.micro_batches + 1))
+    layout.check(config, recipe.batch)
+    split = run(train, layout.ranks, layout, config, recipe, steps, steps, timeout=300)
+    unsplit = run(train_unsplit, 1, config, recipe, steps, timeout=300)[0]
+    return errors([snapshots for _, snapshots in split], unsplit)

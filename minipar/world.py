@@ -52,6 +52,7 @@ def run(
     ranks: int = 4,
     *args: Any,
     timeout: float = 60.0,
+    renewed: bool = False,
     device: str | None = None,
     on_report: OnReport = None,
     **kwargs: Any,
@@ -65,6 +66,7 @@ def run(
     fn: any function, also one that was defined in a notebook cell; what it returns must pickle.
         CUDA tensors come back on the CPU.
     timeout: seconds for everything; then all ranks are ended.
+    renewed: the seconds count from the last report that a rank made, for work of unknown length.
     device: ``"cpu"``, ``"cuda"`` or None, a GPU where there is one (see `minipar.devices`).
     on_report: called here with ``(rank, value)`` for every ``minipar.report(value)`` inside a rank.
 
@@ -82,7 +84,7 @@ def run(
         store, environment = os.path.join(folder, "rendezvous"), dict(os.environ)
         jobs = [rank.Job(payload, sources, r, ranks, store, timeout, device, environment) for r in range(ranks)]
         with _started(jobs) as members:
-            return _collect(members, timeout, on_report)
+            return _collect(members, timeout, renewed, on_report)
 
 
 def _join(
@@ -129,15 +131,28 @@ def _started(jobs: Sequence[rank.Job]) -> Iterator[list[Member]]:
                 member.end()
 
 
-def _collect(members: list[Member], timeout: float, on_report: OnReport) -> list[Any]:
+def _collect(members: list[Member], timeout: float, renewed: bool, on_report: OnReport) -> list[Any]:
     """Listen to all ranks until each has returned; raise for the first that did not."""
     deadline = time.monotonic() + timeout
+
+    def hear_report(rank: int, value: Any) -> None:
+        nonlocal deadline
+        if renewed:
+            deadline = time.monotonic() + timeout
+        if on_report is not None:
+            on_report(rank, value)
+
     try:
         while any(m.state == "running" for m in members):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise RankTimeout(f"the ranks did not finish within {timeout:g} s", None, _places(members))
-            _hear(members, left, on_report)
+                what = (
+                    f"the ranks reported nothing for {timeout:g} s"
+                    if renewed
+                    else f"the ranks did not finish within {timeout:g} s"
+                )
+                raise RankTimeout(what, None, _places(members))
+            _hear(members, left, hear_report)
             if any(m.state in ("failed", "died") for m in members):
                 raise _failure(members)
     except KeyboardInterrupt:

@@ -61,3 +61,23 @@ def bench_pipeline(as_json: Json = False) -> None:
         f"geometric mean of minipar ÷ torch: {headline:.2f} for {' and '.join(pipeline.HEADLINE)}, {ratio:.2f} for all"
     )
     Console().print(f"minipar ÷ ideal at the largest size, {' and '.join(pipeline.HEADLINE)}: {over_ideal:.2f}")
+
+
+@app.command("train")
+def bench_train(as_json: Json = False) -> None:
+    """Time training steps on two ranks, cut each of three ways, beside one rank and beside PyTorch's DDP."""
+    from minipar.bench import train
+
+    with clear_errors():
+        rows = train.bench()
+    ratios = train.over_ddp(rows)
+    if as_json:
+        print(json.dumps({"rows": [asdict(row) for row in rows], "over_ddp": ratios}))
+        return
+    table = Table("model", "dp×pp×tp", "step", "tokens/s", "beside one rank", title=f"{train.BATCH} samples a step")
+    for row in rows:
+        step, tokens = f"{row.seconds * 1e3:.1f} ms", f"{row.tokens_per_second:,.0f}"
+        table.add_row(row.model, row.layout, step, tokens, f"{row.over_one_rank:.2f}")
+    Console().print(table)
+    for model, ratio in ratios.items():
+        Console().print(f"two replicas ÷ DDP, {model}: {ratio:.2f}")

@@ -57,7 +57,7 @@ def _train(console: Console, text: Path | None, steps: int) -> tuple[list[float]
     losses = split.losses
     fell = _("The loss went from {first:.3f} to {last:.3f} in {steps} steps.")
     console.print(fell.format(first=losses[0], last=losses[-1], steps=steps))
-    error = demo.max_relative_error(split, demo.train_unsplit(text))
+    error = demo.max_relative_error(split, demo.train_unsplit(steps, text))
     beside = _(
         "Losses, gradients and weights of the first {steps} steps beside the unsplit model's (float64): "
         "{verdict}, largest relative error {error:.1e}.\n"

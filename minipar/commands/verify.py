@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minipar.commands.common import Json, clear_errors
+from minipar.model import Recompute
 from minipar.pipeline.names import LOOPED, NAMES, by_name
 from minipar.words import _
 
@@ -26,15 +27,26 @@ def verify_command(
     virtual: Annotated[
         int | None, typer.Option(metavar="V", help=f"Stages a rank, for {' and '.join(LOOPED)} (2 by default).")
     ] = None,
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", help="Cut the sequence between the split regions.")
+    ] = False,
+    recompute: Annotated[
+        Recompute, typer.Option(help="Activations to compute again in the backward.")
+    ] = Recompute.NONE,
+    zero: Annotated[
+        bool, typer.Option("--zero", help="Shard the optimizer's states over the replicas (ZeRO-1).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a small GPT in this layout and unsplit, and compare losses, gradients and weights of three steps."""
+    """Train a small GPT in this layout and unsplit; compare losses, gradients and weights of three clipped steps."""
+    from minipar.layout import Layout
     from minipar.mesh import check_degrees
-    from minipar.verify import Layout, verify
+    from minipar.verify import verify
 
     with clear_errors():
         check_degrees(dp, pp, tp, dp * pp * tp)
-        layout = Layout(by_name(schedule, pp, micro_batches, virtual), dp, tp)
+        plan = by_name(schedule, pp, micro_batches, virtual)
+        layout = Layout(plan, dp, tp, sequence_parallel, recompute, zero)
         found = verify(layout, STEPS)
     equal = max(found) <= EQUAL
     if as_json:

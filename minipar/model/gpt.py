@@ -271,9 +271,13 @@ def ties(config: GPTConfig, stages: int) -> tuple[dict[int, str], ...]:
 
 
 def token_loss(config: GPTConfig, mesh: Mesh) -> Callable[[Tensor, Tensor], Tensor]:
-    """The function of split logits and of tokens ``[batch, seq]`` that gives their mean cross-entropy in nats."""
+    """The function of split logits and of tokens ``[batch, seq]`` that gives their mean cross-entropy in nats.
+
+    Logits of half precision are widened to float32. Targets of -100 do not count.
+    """
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
         return vocab_parallel_cross_entropy(logits, targets, mesh.tp, config.vocabulary)
 
     return loss

@@ -18,7 +18,7 @@ from minipar.pipeline.lower import Program, Receive, Send, Skip, check_skips, lo
 from minipar.pipeline.norm import commit_batch_norms
 from minipar.pipeline.schedule import Action, Schedule, check
 from minipar.pipeline.simulate import Costs
-from minipar.pipeline.step import Loss, Step, Tensors
+from minipar.pipeline.step import Loss, Step, Tensors, Weigh
 from minipar.pipeline.ties import TIE, Tie, Ties
 from minipar.pipeline.timeline import Span, Timeline
 from minipar.store import WeightStore
@@ -42,22 +42,26 @@ def run(
     mesh: Mesh,
     pace: Costs | None = None,
     before: Callable[[Action], None] | None = None,
+    after: Callable[[Action], None] | None = None,
     skips: Sequence[tuple[int, int]] = (),
     ties: Sequence[Tie] = (),
-    whole_batch: int | None = None,
+    weigh: Weigh = len,
+    whole: float | None = None,
 ) -> StepResult:
     """Do every forward and backward of `schedule` for one batch; every rank of the mesh calls this.
 
     stages: the stages that this rank holds, by number. A stage maps a tensor, or a tuple of them, to the next.
     batch: inputs and targets, ``[batch, …]`` each, the same on all pipeline ranks.
-    loss: ``loss(output, target)``, the *mean* over the samples it is given. Micro-batches count by their
-        number of samples, so a ragged last one is right too.
+    loss: ``loss(output, target)``, the *mean* over what it is given. Micro-batches count by their
+        number of samples, so a ragged last one is right too; or by what `weigh` gives.
     pace: seconds that each action shall take at least, slept where the real work is shorter (emulation).
     before: called ahead of each action, to tell the stage which micro-batch comes (for its dropout, say).
+    after: called behind each action.
     skips: pairs (source, target) of stages: the last tensors that the source gives, one for each of its skips, go
         straight to the target, which takes them after its other inputs.
     ties: weights that several stages share, each as its name by stage; every copy gets the sum of their gradients.
-    whole_batch: the samples of the whole batch, where this one is a part of it (gradient accumulation).
+    weigh: how much a micro-batch counts, from its targets: where some are ignored, the number of the others.
+    whole: how much the whole batch counts, where this one is a part of it (replicas, gradient accumulation).
 
     Gradients are added to `.grad`, as `backward` does: the sum over micro-batches is the gradient of the mean
     loss of the whole batch. Where the schedule splits backwards, linear layers leave their weights' gradients to W;
@@ -67,8 +71,7 @@ def run(
     over = tuple(Skip(*skip) for skip in skips)
     programs = _programs(schedule, over)
     _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
-    if whole_batch is not None and whole_batch < len(batch[0]):
-        raise ValueError(f"whole_batch={whole_batch}, but this part of it has {len(batch[0])} samples already")
+    share = _shares(batch[1], weigh, whole)
     tied = Ties(ties, schedule, stages, mesh)
     splits = any(action.kind in "IW" for action in schedule.actions[mesh.pp.rank])
     store = WeightStore() if splits else None
@@ -78,9 +81,9 @@ def run(
             for stage in stages.values():
                 stack.enter_context(store.lent_to(stage))
         lines = _lines(programs[mesh.pp.rank], mesh, tied)
-        step = _step(schedule, stages, batch, loss, mesh, lines, over, store, whole_batch)
+        step = _step(schedule, stages, batch, loss, mesh, lines, over, share, store)
         clock = _aligned_clock(mesh)
-        _perform(step, programs[mesh.pp.rank], clock, pace, before)
+        _perform(step, programs[mesh.pp.rank], clock, pace, before, after)
         tied.add_up(lines)
         for stage in stages.values():
             commit_batch_norms(stage)
@@ -97,6 +100,8 @@ def evaluate(
     loss: Loss,
     mesh: Mesh,
     skips: Sequence[tuple[int, int]] = (),
+    weigh: Weigh = len,
+    whole: float | None = None,
 ) -> float:
     """The mean loss of a batch, on every rank, with the stages in evaluation mode: the forwards of `schedule` alone.
 
@@ -109,10 +114,11 @@ def evaluate(
     over = tuple(Skip(*skip) for skip in skips)
     check_skips(over, schedule.stages)
     _check_fit(schedule, stages, len(batch[0]), len(batch[1]), mesh)
+    share = _shares(batch[1], weigh, whole)
     program = lower(only, over)[mesh.pp.rank]
     with torch.no_grad(), _evaluating(stages, mesh):
         lines = _lines(program, mesh)
-        step = _step(only, stages, batch, loss, mesh, lines, over)
+        step = _step(only, stages, batch, loss, mesh, lines, over, share)
         _perform(step, program, Clock(mesh.device))
         for line in lines.values():
             line.flush()
@@ -177,11 +183,19 @@ def _step(
     mesh: Mesh,
     lines: Mapping[int, Line],
     skips: Sequence[Skip],
+    share: Weigh,
     store: WeightStore | None = None,
-    whole_batch: int | None = None,
 ) -> Step:
-    parts = split_batch(batch, schedule.micro_batches)
-    return Step(schedule, stages, parts, loss, whole_batch or len(batch[0]), mesh, lines, skips, store)
+    return Step(schedule, stages, split_batch(batch, schedule.micro_batches), loss, share, mesh, lines, skips, store)
+
+
+def _shares(targets: Tensor, weigh: Weigh, whole: float | None) -> Weigh:
+    """The function that gives which share of the whole batch a micro-batch is, from its targets."""
+    weight = weigh(targets)
+    if whole is not None and whole < weight:
+        raise ValueError(f"whole={whole:g}, but this part of the batch counts {weight:g} already")
+    total = weight if whole is None else whole
+    return lambda part: weigh(part) / total if total else 0.0
 
 
 def _perform(
@@ -190,6 +204,7 @@ def _perform(
     clock: Clock,
     pace: Costs | None = None,
     before: Callable[[Action], None] | None = None,
+    after: Callable[[Action], None] | None = None,
 ) -> None:
     """Do this rank's instructions in order; an action starts when its input is there and ends when its result is."""
     for instruction in program:
@@ -207,6 +222,8 @@ def _perform(
             if pace is not None:
                 clock.hold(pace.of(action))
             clock.mark()
+            if after is not None:
+                after(action)
 
 
 def _aligned_clock(mesh: Mesh) -> Clock:

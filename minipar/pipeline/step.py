@@ -20,6 +20,7 @@ from minipar.wire import Line
 
 Tensors = tuple[Tensor, ...]
 Loss = Callable[[Tensor, Tensor], Tensor]
+Weigh = Callable[[Tensor], float]
 Mail = dict[tuple[Result, int], Tensors]
 """Results that have arrived or were made here, by what they are and which stage works on them."""
 
@@ -45,8 +46,8 @@ class Step:
     stages: Mapping[int, nn.Module]
     micro_batches: Sequence[Tensors]
     loss: Loss
-    samples: int
-    """Of the whole batch, by which losses count."""
+    share: Weigh
+    """Which share of the whole batch a micro-batch is, from its targets."""
     mesh: Mesh
     lines: Mapping[int, Line]
     skips: Sequence[Skip] = ()
@@ -104,13 +105,15 @@ class Step:
         if torch.is_grad_enabled():
             self.live[action[1:]] = live
         if stage + 1 == self.schedule.stages:
-            target = self.micro_batches[action.micro_batch][1].to(self.mesh.device)
-            loss = self.loss(outputs[stage + 1][0], target)
+            target = self.micro_batches[action.micro_batch][1]
+            share, output = self.share(target), outputs[stage + 1][0]
+            # Where nothing counts the mean is of nothing, and not a number.
+            loss = self.loss(output, target.to(self.mesh.device)) if share else 0 * output.sum()
             if loss.dim():
                 raise ValueError(
                     f"the loss has shape {tuple(loss.shape)}; it must be one number, a mean over the samples"
                 )
-            live.exit = loss * (len(target) / self.samples)
+            live.exit = loss * share
             self.loss_sum = self.loss_sum + live.exit.detach().double()
             return {}
         wanting = [tensor for tensors in outputs.values() for tensor in tensors if tensor.requires_grad]

@@ -36,10 +36,7 @@ class Ties:
             self.holders.append(sorted({schedule.holder[stage] for stage in tie}))
             held = [_parameter(stages[stage], tie[stage], stage) for stage in sorted(tie) if stage in stages]
             self.copies.append(list(dict.fromkeys(held)))
-        self.before = [[copy.grad for copy in copies] for copies in self.copies]
-        for copies in self.copies:
-            for copy in copies:
-                copy.grad = None
+        self.before = [[_set_aside(copy) for copy in copies] for copies in self.copies]
 
     def messages(self, rank: int) -> int:
         """How many messages this rank and another one exchange for the ties, in each direction."""
@@ -66,11 +63,33 @@ class Ties:
             total = sum(parts[1:], parts[0])
             for copy, earlier in zip(copies, before, strict=True):
                 if copy.requires_grad:
-                    copy.grad = total.clone() if earlier is None else earlier + total
+                    _set(copy, total if earlier is None else earlier + total)
 
 
 def _gradient(copy: nn.Parameter) -> Tensor:
-    return torch.zeros_like(copy) if copy.grad is None else copy.grad
+    """The gradient so far: where it is summed in another tensor (`minipar.train.Buckets`), that one."""
+    held: Tensor | None = getattr(copy, "main_grad", copy.grad)
+    return torch.zeros_like(copy) if held is None else held
+
+
+def _set(copy: nn.Parameter, gradient: Tensor) -> None:
+    if hasattr(copy, "main_grad"):
+        copy.main_grad.copy_(gradient)
+    else:
+        copy.grad = gradient.clone()
+
+
+def _set_aside(copy: nn.Parameter) -> Tensor | None:
+    """Take the gradient so far away from `copy`; None where there is none."""
+    if not hasattr(copy, "main_grad"):
+        before, copy.grad = copy.grad, None
+        return before
+    main: Tensor = copy.main_grad
+    if not main.any():
+        return None
+    before = main.clone()
+    main.zero_()
+    return before
 
 
 def _parameter(stage: nn.Module, name: str, number: int) -> nn.Parameter:

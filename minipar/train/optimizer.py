@@ -1,45 +1,184 @@
-"""What an optimizer needs beside PyTorch's own: gradients summed in float32 when the model computes in less."""
+"""The optimizer: AdamW on flat main weights, with one gradient norm and one decision for all ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from minipar import comm
+from minipar.manifest import Entry
+from minipar.mesh import Mesh
+from minipar.train.buckets import Bucket, Buckets, Slot
+from minipar.train.recipe import Recipe
+from minipar.train.scale import LossScale
 
-class MainGradients:
-    """Float32 sums of a low-precision model's gradients, by the parameters' full names.
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
-    bfloat16 has 8 significant bits: 256 + 1 is 256 there, so gradients of many micro-batches summed in it lose the
-    small ones. As soon as a backward has a parameter's gradient, it is added to the sum here, and `.grad` is freed.
+
+class Update(NamedTuple):
+    """The norm of all gradients together, before clipping, and whether the weights were updated."""
+
+    norm: float
+    done: bool
+
+
+class Run(NamedTuple):
+    """Entries ``start:stop`` of a flat tensor that count `share` in the norm, as others hold them too."""
+
+    start: int
+    stop: int
+    share: float
+
+
+class Optimizer:
+    """AdamW (Loshchilov & Hutter 2019) on this rank's buckets, or with ZeRO-1 on its share of them.
+
+    Where the model computes in less than float32 the weights are kept in float32 here, and rounded after each update.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._adder(name))  # type: ignore[no-untyped-call]
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad
+    def __init__(self, buckets: Buckets, entries: Mapping[str, Entry], mesh: Mesh, recipe: Recipe) -> None:
+        self.buckets, self.mesh, self.recipe = buckets, mesh, recipe
+        self.main: list[nn.Parameter] = []
+        for bucket in buckets.buckets:
+            own = buckets.own(bucket.model)
+            main = nn.Parameter(own if own.dtype == bucket.gradients.dtype else own.to(bucket.gradients.dtype))
+            main.grad = buckets.own(bucket.gradients)
+            self.main.append(main)
+        self._runs = [list(_own_runs(bucket, buckets, entries, mesh)) for bucket in buckets.buckets]
+        decays = [bucket.decays for bucket in buckets.buckets]
+        groups = [
+            {"params": [m for m, d in zip(self.main, decays, strict=True) if d == decay], "weight_decay": by}
+            for decay, by in ((True, recipe.decay), (False, 0.0))
+            if decay in decays
         ]
+        self.adam = torch.optim.AdamW(groups, recipe.rate, recipe.betas, recipe.eps, fused=True)
+        for main in self.main:
+            steps = torch.zeros((), dtype=torch.float32, device=main.device)
+            self.adam.state[main] = {"step": steps, **{kind: torch.zeros_like(main) for kind in MOMENTS}}
 
-    def _adder(self, name: str) -> Callable[[Tensor], None]:
-        def add(parameter: Tensor) -> None:
-            if parameter.grad is None:
-                return
-            gradient, parameter.grad = parameter.grad, None
-            if name in self.sums:
-                self.sums[name] += gradient
-            else:
-                self.sums[name] = gradient.to(torch.float32, copy=True)
+    def norm(self) -> float:
+        """The norm of the unsplit model's gradient, the same bits on every rank.
 
-        return add
+        Each of its entries counts once: a replicated one a tp-th on each tensor rank, a repeated key-value head its
+        part, and a tied weight's copy nothing.
+        """
+        square = torch.zeros((), dtype=self.main[0].dtype, device=self.mesh.device) if self.main else torch.zeros(())
+        for main, runs in zip(self.main, self._runs, strict=True):
+            assert main.grad is not None
+            for start, stop, share in runs:
+                square = square + share * main.grad[start:stop].square().sum()
+        total = square.item()
+        axes = [self.mesh.tp, self.mesh.pp, *([self.mesh.dp] if self.buckets.shard else [])]
+        for axis in axes:
+            total = sum(number for [number] in comm.gather_numbers([total], axis))
+        return math.sqrt(total) if total >= 0 else math.nan
 
-    def zero(self) -> None:
-        """Begin the sums anew."""
-        self.sums.clear()
+    def update(self, rate: float, scale: LossScale | None = None) -> Update:
+        """Clip and step, unless a gradient is not finite: then nothing changes, on no rank.
 
-    def detach(self) -> None:
-        """Leave the model's gradients alone from now on."""
-        for handle in self._handles:
-            handle.remove()
+        scale: what the loss was multiplied by, for half precision; it learns whether that was too much.
+        """
+        factor = 1.0 if scale is None else 1 / scale.factor
+        norm = self.norm() * factor
+        finite = math.isfinite(norm)
+        if scale is not None:
+            scale.heard(finite)
+        if not finite:
+            return Update(norm, False)
+        if self.recipe.clip is not None:
+            factor *= min(1.0, self.recipe.clip / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
+        for main in self.main:
+            assert main.grad is not None
+            if factor != 1.0:
+                main.grad.mul_(factor)
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        self._publish()
+        return Update(norm, True)
+
+    def _publish(self) -> None:
+        """Give the model its new weights."""
+        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+            own = self.buckets.own(bucket.model)
+            if own.data_ptr() != main.data_ptr():
+                own.copy_(main.detach())
+            if self.buckets.shard:
+                comm.all_gather_in_place(bucket.model, self.buckets.axis)
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """The main weights and AdamW's moments by full name, whole as this rank's stages hold them.
+
+        With ZeRO every replica calls this, as each has a share.
+        """
+        kinds: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("weights", *MOMENTS)}
+        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+            for kind, named in kinds.items():
+                own = main.detach() if kind == "weights" else self.adam.state[main][kind]
+                flat = comm.all_gather(own, self.buckets.axis) if self.buckets.shard else own
+                named.update({slot.name: slot.of(flat) for slot in bucket.slots})
+        return kinds
+
+    def gradients(self) -> dict[str, Tensor]:
+        """The main gradients by full name, as `state` gives the weights."""
+        named = {}
+        for bucket in self.buckets.buckets:
+            own = self.buckets.own(bucket.gradients)
+            flat = comm.all_gather(own, self.buckets.axis) if self.buckets.shard else own
+            named.update({slot.name: slot.of(flat).clone() for slot in bucket.slots})
+        return named
+
+    def load(self, kinds: Mapping[str, Mapping[str, Tensor]], steps: int) -> None:
+        """Undo `state`, also for weights alone; `steps` is how many updates there were."""
+        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+            for kind, named in kinds.items():
+                flat = torch.zeros_like(bucket.gradients)
+                for slot in bucket.slots:
+                    slot.of(flat).copy_(named[slot.name])
+                own = main.detach() if kind == "weights" else self.adam.state[main][kind]
+                own.copy_(self.buckets.own(flat))
+            self.adam.state[main]["step"].fill_(steps)
+        self._publish()
+
+    @property
+    def steps(self) -> int:
+        """How many updates there were; skipped steps do not count."""
+        return int(self.adam.state[self.main[0]]["step"]) if self.main else 0
+
+
+def _own_runs(bucket: Bucket, buckets: Buckets, entries: Mapping[str, Entry], mesh: Mesh) -> Iterator[Run]:
+    """How the entries that this rank updates count in the norm, from where they start in its share."""
+    own = len(buckets.own(bucket.model))
+    offset = own * mesh.dp.rank if buckets.shard else 0
+    every = [run for slot in bucket.slots for run in _shares(slot, entries[slot.name], mesh.tp.size)]
+    for share, runs in groupby(every, key=lambda run: run.share):  # slots lie end to end
+        several = list(runs)
+        start, stop = max(several[0].start - offset, 0), min(several[-1].stop - offset, own)
+        if start < stop and share:
+            yield Run(start, stop, share)
+
+
+def _shares(slot: Slot, entry: Entry, tp: int) -> Iterator[Run]:
+    """How one parameter's entries count, by how many ranks hold them."""
+    start, stop = slot.start, slot.start + slot.parameter.numel()
+    if entry.copy_of is not None:
+        yield Run(start, stop, 0.0)
+        return
+    if entry.cut is None:
+        yield Run(start, stop, 1 / tp)
+        return
+    parts = [section.parts(tp) for section in entry.cut.sections]
+    if all(part == tp for part in parts):
+        yield Run(start, stop, 1.0)
+        return
+    assert entry.cut.dim == 0, "parts that ranks share lie one after the other"
+    row = slot.parameter[0].numel()
+    for section, part in zip(entry.cut.sections, parts, strict=True):
+        stop = start + section.held(tp) * row
+        yield Run(start, stop, part / tp)
+        start = stop

@@ -32,7 +32,7 @@ def trained(pp: int, tp: int, sequence_parallel: bool, device: str) -> dict[str,
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-6)
         for step in range(3):
             optimizer.zero_grad()
-            batch = text.batch(step, 4, CONFIG.sequence)
+            batch = text.batch(step * 4, 4, CONFIG.sequence)
             run(gpipe(pp, 2), {mesh.pp.rank: model}, batch, token_loss(CONFIG, mesh), mesh)
             optimizer.step()
         here = next(model.parameters()).device.type

@@ -46,7 +46,7 @@ WAYS = [Way(*way) for way in product((False, True), Recompute)]
 
 
 def batch_of(config: GPTConfig, step: int, samples: int, sequence: int) -> tuple[Tensor, Tensor]:
-    inputs, targets = ByteText().batch(step, samples, sequence)
+    inputs, targets = ByteText().batch(step * samples, samples, sequence)
     return inputs % config.vocabulary, targets % config.vocabulary
 
 

@@ -45,7 +45,7 @@ def dense() -> Training:
     optimizer, start = torch.optim.AdamW(model.parameters(), **ADAM), named(model)
     losses, gradients = [], []
     for step in range(STEPS):
-        inputs, targets = text.batch(step, BATCH, CONFIG.sequence)
+        inputs, targets = text.batch(step * BATCH, BATCH, CONFIG.sequence)
         loss = mean_loss(model(inputs), targets)
         optimizer.zero_grad()
         loss.backward()
@@ -70,7 +70,7 @@ def trained(pp: int, tp: int) -> Training:
 
         start, losses, gradients = whole(), [], []
         for step in range(STEPS):
-            batch = text.batch(step, BATCH, CONFIG.sequence)
+            batch = text.batch(step * BATCH, BATCH, CONFIG.sequence)
             optimizer.zero_grad()
             losses.append(run(gpipe(pp, 3), {mesh.pp.rank: model}, batch, token_loss(CONFIG, mesh), mesh).loss)
             gradients.append(whole(of_gradients=True))

@@ -98,7 +98,7 @@ class Case:
         """The same on a rank of a pipeline."""
         stages = held(self.schedule, mesh, self.make)
         losses = [
-            run(self.schedule, stages, batch, self.loss, mesh, skips=self.skips, whole_batch=self.whole).loss
+            run(self.schedule, stages, batch, self.loss, mesh, skips=self.skips, whole=self.whole).loss
             for batch in self.batches
         ]
         return losses, gradients(stages)

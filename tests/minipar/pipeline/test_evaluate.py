@@ -82,11 +82,11 @@ def test_only_forwards_are_sent() -> None:
 
 def test_gradients_that_are_accumulated_stay_as_they_are() -> None:
     stages, mesh, schedule = {0: layers(0, 1)}, Mesh(), naive(1, 2)
-    run(schedule, stages, batch_of(4), squared, mesh, whole_batch=8)
+    run(schedule, stages, batch_of(4), squared, mesh, whole=8)
     before = {name: gradient.clone() for name, gradient in gradients(stages).items()}
     evaluate(schedule, stages, batch_of(5), squared, mesh)
     assert all(torch.equal(gradient, before[name]) for name, gradient in gradients(stages).items())
-    run(schedule, stages, batch_of(4), squared, mesh, whole_batch=8)
+    run(schedule, stages, batch_of(4), squared, mesh, whole=8)
     _, twice = Case(schedule, (batch_of(4), batch_of(4)), whole=8).dense()
     assert gradients(stages).keys() == twice.keys()
     assert all(torch.allclose(gradient, twice[name], rtol=1e-12) for name, gradient in gradients(stages).items())

@@ -18,11 +18,11 @@ from torch.utils.checkpoint import checkpoint
 
 import minipar
 from minipar import Mesh, store
-from minipar.pipeline import Action, run
+from minipar.pipeline import Action, gpipe, run
 from minipar.pipeline.step import Step
 from minipar.store import WeightStore, linear
 from minipar.tensor import ColumnParallelLinear, RowParallelLinear, VocabParallelHead
-from minipar.train import MainGradients
+from minipar.train import Buckets
 from tests.minipar.equality import assert_close, assert_close_by_name
 from tests.minipar.pipeline.models import batch_of, held, layers, published, seeded
 from tests.minipar.pipeline.stages import squared
@@ -219,7 +219,8 @@ def test_hooks_see_the_gradients_of_the_second_half_and_may_change_them() -> Non
 
 def test_main_gradients_are_summed_from_halves() -> None:
     model = seeded(0, nn.Linear, 4, 3).bfloat16()
-    main, waiting = MainGradients(model), WeightStore()
+    waiting = WeightStore()
+    Buckets({0: model}, gpipe(1, 1), Mesh().dp, torch.float32).zero()
     for value in (256.0, 1.0):
         with waiting.lent_to(model):
             y = model(torch.full((1, 4), value, dtype=torch.bfloat16))
@@ -227,8 +228,8 @@ def test_main_gradients_are_summed_from_halves() -> None:
                 y.sum().backward()
             waiting.finish(0)
     assert model.weight.grad is None
-    assert main.sums["weight"].tolist() == [[257.0] * 4] * 3
-    assert main.sums["bias"].tolist() == [2.0] * 3
+    assert model.weight.main_grad.tolist() == [[257.0] * 4] * 3
+    assert model.bias.main_grad.tolist() == [2.0] * 3
 
 
 class Own(nn.Linear):

@@ -17,7 +17,7 @@ from minipar.comm import Traffic
 from minipar.manifest import gather, manifest
 from minipar.model import GPT, GPTConfig, ties, token_loss
 from minipar.pipeline import Schedule, by_name, even_cuts, gpipe, run
-from minipar.train import MainGradients
+from minipar.train import Buckets
 from tests.minipar.equality import assert_close_by_name
 from tests.minipar.model.test_cuts import batch_of as text
 from tests.minipar.model.test_cuts import dense as dense_gpt
@@ -280,12 +280,18 @@ def test_weights_of_different_shapes_are_refused_by_their_shapes() -> None:
         alone(random(0), random(1, 5, 4), random(2, 4, 5), ties=[{0: "weight", 2: "weight"}])
 
 
-@pytest.mark.xfail(strict=True, reason="the sums are taken away before they are tied: each copy has its own")
-def test_main_gradients_of_tied_weights_are_one_sum() -> None:
-    one, two = random(0), random(0)
-    models = [nn.Module(), nn.Module()]
-    for model, weight in zip(models, (one, two), strict=True):
+@pytest.mark.parametrize("times", [1, 2])
+def test_main_gradients_of_tied_weights_are_one_sum(times: int) -> None:
+    tie = [{0: "weight", 2: "weight"}]
+    plain = [random(0), random(1), random(0)]
+    alone(*plain, ties=tie)
+    weights = [random(0), random(1), random(0)]
+    models = {stage: nn.Module() for stage in range(3)}
+    for model, weight in zip(models.values(), weights, strict=True):
         model.weight = weight
-    mains = [MainGradients(model) for model in models]
-    alone(one, random(1), two, ties=[{0: "weight", 2: "weight"}])
-    assert torch.equal(mains[0].sums["weight"], mains[1].sums["weight"])
+    Buckets(models, gpipe(1, 1), Mesh().dp, torch.float64, frozenset(tie[0].items())).zero()
+    for _ in range(times):  # what was summed before counts once
+        alone(*weights, ties=tie)
+    assert torch.equal(weights[0].main_grad, weights[2].main_grad)
+    for weight, expected in zip(weights, plain, strict=True):
+        assert torch.allclose(weight.main_grad, times * expected.grad, rtol=1e-13, atol=0)
