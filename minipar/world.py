@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -104,12 +105,18 @@ def _join(
         if device is not None:
             os.environ[DEVICE_VARIABLE] = device
         rank.join_group(place(), int(os.environ["RANK"]), there, "env://", timeout)
+        atexit.register(_leave)  # a group that is still there when Python ends can abort the process
     deliver = functools.partial(on_report, dist.get_rank()) if on_report else None
     with rank.reporting_to(deliver):
         mine = cargo.dumps(fn(*args, **kwargs))
     everyone: list[bytes] = [b""] * there
     dist.all_gather_object(everyone, mine)
     return [pickle.loads(result) for result in everyone]
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 @contextlib.contextmanager
