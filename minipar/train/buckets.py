@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +47,11 @@ class Bucket:
     """Some parameters, laid end to end.
 
     model: their values ``[n]``, of which the parameters are views; n is made divisible by dp.
-    gradients: the main gradients ``[n]``. decays: whether weight decay applies.
+    gradients: the main gradients ``[n]``. matrices: entries from the start that are matrices'; vectors come after them.
     """
 
     slots: tuple[Slot, ...]
-    decays: bool
+    matrices: int
     model: Tensor
     gradients: Tensor
     awaited: set[Key] = field(default_factory=set)
@@ -168,22 +169,24 @@ def _splits(actions: Sequence[Action]) -> bool:
 
 
 def _runs(stages: Mapping[int, nn.Module], tied: frozenset[Key], most: int) -> Iterator[tuple[Slot, ...]]:
-    """Which parameters share a bucket: of one stage, in the order of its backward, and of one kind."""
+    """Which parameters share a bucket: of one stage, in the order of its backward, matrices before vectors."""
     for stage in sorted(stages, reverse=True):
         named = [(name, p) for name, p in reversed(list(stages[stage].named_parameters())) if p.requires_grad]
         for waits in (False, True):
-            for decays in (True, False):
-                some = [(n, p) for n, p in named if ((stage, n) in tied, p.dim() > 1) == (waits, decays)]
-                slots: list[Slot] = []
-                filled = 0
-                for name, parameter in some:
-                    if slots and filled + parameter.numel() > most:
-                        yield tuple(slots)
-                        slots, filled = [], 0
-                    slots.append(Slot(name, stage, parameter, filled))
-                    filled += parameter.numel()
-                if slots:
-                    yield tuple(slots)
+            some: list[tuple[str, nn.Parameter]] = []
+            for name, parameter in (item for item in named if ((stage, item[0]) in tied) == waits):
+                if some and sum(p.numel() for _, p in some) + parameter.numel() > most:
+                    yield _slots(stage, some)
+                    some = []
+                some.append((name, parameter))
+            if some:
+                yield _slots(stage, some)
+
+
+def _slots(stage: int, named: Sequence[tuple[str, nn.Parameter]]) -> tuple[Slot, ...]:
+    ordered = sorted(named, key=lambda item: item[1].dim() <= 1)
+    starts = accumulate((p.numel() for _, p in ordered), initial=0)
+    return tuple(Slot(name, stage, p, start) for (name, p), start in zip(ordered, starts, strict=False))
 
 
 def _bucket(slots: Sequence[Slot], replicas: int, dtype: torch.dtype) -> Bucket:
@@ -199,7 +202,8 @@ def _bucket(slots: Sequence[Slot], replicas: int, dtype: torch.dtype) -> Bucket:
             slot.parameter.main_grad = main = slot.of(gradients)  # type: ignore[attr-defined]
             if main.dtype != slot.parameter.dtype:
                 _on_gradient(slot.parameter, _add_to_main)
-    return Bucket(tuple(slots), slots[0].parameter.dim() > 1, model, gradients)
+    matrices = sum(slot.parameter.numel() for slot in slots if slot.parameter.dim() > 1)
+    return Bucket(tuple(slots), matrices, model, gradients)
 
 
 def _on_gradient(parameter: nn.Parameter, hook: Callable[[Tensor], None]) -> RemovableHandle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -43,23 +44,15 @@ class Optimizer:
 
     def __init__(self, buckets: Buckets, entries: Mapping[str, Entry], mesh: Mesh, recipe: Recipe) -> None:
         self.buckets, self.mesh, self.recipe = buckets, mesh, recipe
-        self.main: list[nn.Parameter] = []
-        for bucket in buckets.buckets:
-            own = buckets.own(bucket.model)
-            main = nn.Parameter(own if own.dtype == bucket.gradients.dtype else own.to(bucket.gradients.dtype))
-            main.grad = buckets.own(bucket.gradients)
-            self.main.append(main)
+        self.shares = [_share(bucket, buckets) for bucket in buckets.buckets]
         self._runs = [list(_own_runs(bucket, buckets, entries, mesh)) for bucket in buckets.buckets]
-        decays = [bucket.decays for bucket in buckets.buckets]
-        groups = [
-            {"params": [m for m, d in zip(self.main, decays, strict=True) if d == decay], "weight_decay": by}
-            for decay, by in ((True, recipe.decay), (False, 0.0))
-            if decay in decays
-        ]
+        matrices, vectors = ([part for share in self.shares for part in share.parts[kind]] for kind in (True, False))
+        groups = [{"params": matrices, "weight_decay": recipe.decay}, {"params": vectors, "weight_decay": 0.0}]
+        groups = [group for group in groups if group["params"]]
         self.adam = torch.optim.AdamW(groups, recipe.rate, recipe.betas, recipe.eps, fused=True)
-        for main in self.main:
-            steps = torch.zeros((), dtype=torch.float32, device=main.device)
-            self.adam.state[main] = {"step": steps, **{kind: torch.zeros_like(main) for kind in MOMENTS}}
+        for share in self.shares:
+            for part, state in share.states:
+                self.adam.state[part] = state
 
     def norm(self) -> float:
         """The norm of the unsplit model's gradient, the same bits on every rank.
@@ -67,11 +60,10 @@ class Optimizer:
         Each of its entries counts once: a replicated one a tp-th on each tensor rank, a repeated key-value head its
         part, and a tied weight's copy nothing.
         """
-        square = torch.zeros((), dtype=self.main[0].dtype, device=self.mesh.device) if self.main else torch.zeros(())
-        for main, runs in zip(self.main, self._runs, strict=True):
-            assert main.grad is not None
+        square = torch.zeros((), dtype=self.recipe.precision.main, device=self.mesh.device)
+        for held, runs in zip(self.shares, self._runs, strict=True):
             for start, stop, share in runs:
-                square = square + share * main.grad[start:stop].square().sum()
+                square = square + share * held.gradients[start:stop].square().sum()
         total = square.item()
         axes = [self.mesh.tp, self.mesh.pp, *([self.mesh.dp] if self.buckets.shard else [])]
         for axis in axes:
@@ -92,10 +84,9 @@ class Optimizer:
             return Update(norm, False)
         if self.recipe.clip is not None:
             factor *= min(1.0, self.recipe.clip / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
-        for main in self.main:
-            assert main.grad is not None
-            if factor != 1.0:
-                main.grad.mul_(factor)
+        if factor != 1.0:
+            for share in self.shares:
+                share.gradients.mul_(factor)
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()
@@ -104,10 +95,10 @@ class Optimizer:
 
     def _publish(self) -> None:
         """Give the model its new weights."""
-        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+        for bucket, share in zip(self.buckets.buckets, self.shares, strict=True):
             own = self.buckets.own(bucket.model)
-            if own.data_ptr() != main.data_ptr():
-                own.copy_(main.detach())
+            if own.data_ptr() != share.kinds["weights"].data_ptr():
+                own.copy_(share.kinds["weights"])
             if self.buckets.shard:
                 comm.all_gather_in_place(bucket.model, self.buckets.axis)
 
@@ -117,9 +108,9 @@ class Optimizer:
         With ZeRO every replica calls this, as each has a share.
         """
         kinds: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("weights", *MOMENTS)}
-        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+        for bucket, share in zip(self.buckets.buckets, self.shares, strict=True):
             for kind, named in kinds.items():
-                own = main.detach() if kind == "weights" else self.adam.state[main][kind]
+                own = share.kinds[kind]
                 flat = comm.all_gather(own, self.buckets.axis) if self.buckets.shard else own
                 named.update({slot.name: slot.of(flat) for slot in bucket.slots})
         return kinds
@@ -135,20 +126,51 @@ class Optimizer:
 
     def load(self, kinds: Mapping[str, Mapping[str, Tensor]], steps: int) -> None:
         """Undo `state`, also for weights alone; `steps` is how many updates there were."""
-        for bucket, main in zip(self.buckets.buckets, self.main, strict=True):
+        for bucket, share in zip(self.buckets.buckets, self.shares, strict=True):
             for kind, named in kinds.items():
                 flat = torch.zeros_like(bucket.gradients)
                 for slot in bucket.slots:
                     slot.of(flat).copy_(named[slot.name])
-                own = main.detach() if kind == "weights" else self.adam.state[main][kind]
-                own.copy_(self.buckets.own(flat))
-            self.adam.state[main]["step"].fill_(steps)
+                share.kinds[kind].copy_(self.buckets.own(flat))
+            for _, state in share.states:
+                state["step"].fill_(steps)
         self._publish()
 
     @property
     def steps(self) -> int:
         """How many updates there were; skipped steps do not count."""
-        return int(self.adam.state[self.main[0]]["step"]) if self.main else 0
+        return max((int(state["step"]) for share in self.shares for _, state in share.states), default=0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What this replica updates of one bucket, as flat tensors ``[n]``: with ZeRO n is a dp-th.
+
+    kinds: the main weights and the moments. parts: what AdamW is given of them, by whether it decays. states: of each
+    part its moments, which are views of those in `kinds`, and its counter.
+    """
+
+    kinds: dict[str, Tensor]
+    gradients: Tensor
+    parts: dict[bool, list[nn.Parameter]]
+    states: list[tuple[nn.Parameter, dict[str, Tensor]]]
+
+
+def _share(bucket: Bucket, buckets: Buckets) -> Share:
+    """This replica's share of a bucket, with moments of 0."""
+    own, gradients = buckets.own(bucket.model), buckets.own(bucket.gradients)
+    main = own if own.dtype == gradients.dtype else own.to(gradients.dtype)
+    kinds = {"weights": main} | {kind: torch.zeros_like(main) for kind in MOMENTS}
+    border = min(max(bucket.matrices - (len(own) * buckets.axis.rank if buckets.shard else 0), 0), len(own))
+    share = Share(kinds, gradients, {True: [], False: []}, [])
+    for decays, piece in ((True, slice(0, border)), (False, slice(border, len(own)))):
+        if piece.start < piece.stop:
+            part = nn.Parameter(main[piece])
+            part.grad = gradients[piece]
+            steps = torch.zeros((), dtype=torch.float32, device=main.device)
+            share.parts[decays].append(part)
+            share.states.append((part, {"step": steps, **{kind: kinds[kind][piece] for kind in MOMENTS}}))
+    return share
 
 
 def _own_runs(bucket: Bucket, buckets: Buckets, entries: Mapping[str, Entry], mesh: Mesh) -> Iterator[Run]:

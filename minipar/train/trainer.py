@@ -155,8 +155,9 @@ class Trainer:
             weigh=counted,
             whole=whole,
         )
-        self.buckets.finish()
+        # While the last gradients are still on their way.
         loss = sum(share for [share] in comm.gather_numbers([result.loss], self.mesh.dp))
+        self.buckets.finish()
         return loss / factor, result.timeline.bubble_of_total
 
     def _before(self, action: Action) -> None:

@@ -70,13 +70,12 @@ def test_a_weight_used_twice_counts_once_a_backward_and_a_frozen_one_has_no_slot
 def test_parameters_keep_their_values_and_live_in_buckets_of_the_size_asked_for() -> None:
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    buckets = buckets_of(model, size=2 * 64 * 4)
+    buckets = buckets_of(model, size=(2 * 64 + 2 * 8) * 4)
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     assert [[slot.name for slot in bucket.slots] for bucket in buckets.buckets] == [
-        ["5.weight", "4.weight"],
-        ["3.weight", "2.weight"],
-        ["1.weight", "0.weight"],
-        [f"{i}.bias" for i in reversed(range(6))],
+        ["5.weight", "4.weight", "5.bias", "4.bias"],
+        ["3.weight", "2.weight", "3.bias", "2.bias"],
+        ["1.weight", "0.weight", "1.bias", "0.bias"],
     ]
     for bucket, slot in buckets.slots:
         assert slot.parameter.untyped_storage().data_ptr() == bucket.model.untyped_storage().data_ptr()

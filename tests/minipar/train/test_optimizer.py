@@ -74,7 +74,7 @@ def test_tied_on_one_stage_is_one_tensor_and_one_entry() -> None:
     stage = trainer.stages[0]
     assert stage.head.logits.weight is stage.embedding.token.weight
     sizes = sum(p.numel() for p in stage.parameters())
-    assert sum(main.numel() for main in trainer.optimizer.main) == sizes
+    assert sum(share.kinds["weights"].numel() for share in trainer.optimizer.shares) == sizes
     trainer.train_step()
     assert torch.equal(stage.head.logits.weight, stage.embedding.token.weight)
 
@@ -83,7 +83,7 @@ def everything(trainer: Trainer) -> Mapping[str, Tensor]:
     """Weights, main weights, moments and counters."""
     kinds = {f"{kind} {name}": t for kind, named in trainer.optimizer.state().items() for name, t in named.items()}
     model = {n: p.detach() for stage in trainer.stages.values() for n, p in stage.named_parameters()}
-    counters = {f"step {i}": trainer.optimizer.adam.state[m]["step"] for i, m in enumerate(trainer.optimizer.main)}
+    counters = {f"step {i}": state["step"] for i, state in enumerate(trainer.optimizer.adam.state.values())}
     return {name: tensor.clone() for name, tensor in (kinds | model | counters).items()}
 
 
