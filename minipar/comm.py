@@ -1,4 +1,4 @@
-"""Collectives on one axis of the mesh: plain ones, pairs that autograd understands, and a ledger of the traffic.
+"""Collectives on one axis of the mesh: plain ones, and pairs that autograd understands.
 
 Each plain function takes a tensor and an `Axis`, and returns a new tensor on the same device. On an
 axis of size 1 it returns its argument and sends nothing. Where ranks share a GPU, tensors travel
@@ -7,17 +7,16 @@ through host memory. Only sums are asked of the backend: gloo has no average.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from minipar.ledger import Traffic
 from minipar.links import hold
 
 if TYPE_CHECKING:
@@ -27,56 +26,6 @@ if TYPE_CHECKING:
 # PyTorch 2.13 gave them new names and warns of the old ones.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-
-
-class Traffic(NamedTuple):
-    """One line of the ledger.
-
-    `bytes` is the size of the whole tensors that the operation was about, summed over the calls: the
-    tensor reduced, the result of a gather, the input of a reduce-scatter, the message sent.
-    `sent` is what a rank puts on the wire for them, on average, where a ring does the work: 2(n−1)/n
-    times `bytes` for an all-reduce, (n−1)/n for the others (Thakur et al. 2005, §4).
-    """
-
-    operation: str
-    axis: str
-    ranks: int
-    calls: int
-    bytes: int
-
-    @property
-    def sent(self) -> float:
-        """Bytes that this rank puts on the wire, by the ring algorithm's formula."""
-        share = {"send": 1.0, "all-reduce": 2 * (self.ranks - 1) / self.ranks}
-        return self.bytes * share.get(self.operation, (self.ranks - 1) / self.ranks)
-
-
-class Ledger:
-    """What one rank has sent: which operation, on which axis, how many times, how many bytes."""
-
-    def __init__(self) -> None:
-        self._calls: Counter[tuple[str, str, int]] = Counter()
-        self._bytes: Counter[tuple[str, str, int]] = Counter()
-
-    def record(self, operation: str, axis: Axis, size: int) -> None:
-        """Note one call of `operation` on `axis` about `size` bytes."""
-        key = (operation, axis.name, axis.size)
-        self._calls[key] += 1
-        self._bytes[key] += size
-
-    def rows(self) -> list[Traffic]:
-        """The ledger as lines, in order of first use."""
-        return [Traffic(*key, calls, self._bytes[key]) for key, calls in self._calls.items()]
-
-    @contextlib.contextmanager
-    def page(self) -> Iterator[Ledger]:
-        """A page that holds, once the block is over, what was noted within it."""
-        page = Ledger()
-        before = self._calls.copy(), self._bytes.copy()
-        try:
-            yield page
-        finally:
-            page._calls, page._bytes = self._calls - before[0], self._bytes - before[1]
 
 
 def size_of(tensor: Tensor) -> int:
@@ -121,11 +70,7 @@ def start_all_reduce(tensor: Tensor, axis: Axis) -> Pending:
     """Start an `all_reduce`."""
     if axis.size == 1:
         return Pending(lambda: tensor)
-    until = _note("all-reduce", axis, size_of(tensor))
-    wire = to_wire(tensor, axis)
-    wire = wire.clone() if wire.data_ptr() == tensor.data_ptr() else wire
-    work = dist.all_reduce(wire, group=axis.group, async_op=True)
-    return Pending(lambda: wire.to(tensor.device), work, until)
+    return start_all_reduce_in_place(tensor.detach().clone(memory_format=torch.contiguous_format), axis)
 
 
 def start_all_reduce_in_place(tensor: Tensor, axis: Axis) -> Pending:

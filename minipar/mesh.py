@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from minipar.comm import Ledger
 from minipar.devices import Placement, local_ranks, place
+from minipar.ledger import Ledger
 from minipar.links import Links
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from torch import Tensor
 from course.exercises import on_ranks
 from course.exercises.exercise import Answer, Exercise, Status, Verdict, WrongAnswer
 from minipar import Mesh, comm
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.mesh import Axis
 from minipar.words import _
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course.exercises.exercise import NotTried, Status, Verdict
 from minipar import Mesh, RankFailed, RankTimeout, run
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.words import _
 
 SECONDS = 20.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,11 +15,24 @@ from minipar import RankFailed
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
+def complain(error: str) -> None:
+    """Print an error, without breaking the paths in it."""
+    Console(stderr=True).print(error, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user asked for; raises `ValueError` where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Turn an error that the user can mend into its sentence and exit code 1."""
     try:
         yield
     except (ValueError, RankFailed) as error:
-        Console(stderr=True).print(str(error), style="red", markup=False)
+        complain(str(error))
         raise typer.Exit(1) from None

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from minipar.commands.common import Json, clear_errors
+from minipar.commands.common import Json, clear_errors, write_text
 from minipar.launch_script import NAME, PORT, RESTARTS, TIME, launch_of, slurm_script, torchrun_line
 from minipar.mesh import cost_of_spanning, tp_spans_nodes
 from minipar.words import _
@@ -55,7 +55,7 @@ def launch_script_command(
         )
         line = torchrun_line(nodes, gpus_per_node, arguments, rendezvous=name, port=port, restarts=max_restarts)
         if script is not None:
-            _write(script, job)
+            write_text(script, job)
     if tp_spans_nodes(tp, gpus_per_node):
         Console(stderr=True).print(cost_of_spanning(tp, gpus_per_node), style="yellow", markup=False)
     if as_json:
@@ -68,10 +68,3 @@ def launch_script_command(
         print(_("# With SLURM:"), f"sbatch {script}", sep="\n")
     else:
         print(_("# With SLURM, as a file for sbatch (--script FILE writes it):"), job, sep="\n", end="")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror}") from None

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from minipar.commands.common import Json, clear_errors
+from minipar.commands.common import Json, clear_errors, write_text
 from minipar.draw import FILL, Panel, gantt_svg, gantt_text, percent
 from minipar.pipeline import Action, Costs, Schedule, Timeline, check, parse, simulate
 from minipar.pipeline.names import LOOPED, NAMES, by_name
@@ -62,9 +62,9 @@ def simulate_command(
         plan = choose(schedule, stages, micro_batches, virtual, prices, memory_limit)
         timeline = simulate(check(plan, memory_limit), prices)
         if svg is not None:
-            _write(svg, picture(plan, timeline))
+            write_text(svg, picture(plan, timeline) + "\n")
         if trace is not None:
-            _write(trace, json.dumps(timeline.to_chrome_trace(plan.name)))
+            write_text(trace, json.dumps(timeline.to_chrome_trace(plan.name)) + "\n")
     if as_json:
         print(json.dumps(facts(plan, timeline)))
         return
@@ -147,13 +147,6 @@ def read_schedule(name: str) -> Schedule:
         raise ValueError(f"the schedule {name!r} cannot be read: it is not text in UTF-8") from None
     rows = (line.partition("#")[0].strip() for line in text.splitlines())
     return parse([row for row in rows if row], path.name)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def picture(schedule: Schedule, timeline: Timeline) -> str:

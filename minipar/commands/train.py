@@ -7,16 +7,27 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from minipar.commands.common import Json, clear_errors
+from minipar.commands.common import Json, clear_errors, complain
+from minipar.commands.options import (
+    Dp,
+    MicroBatches,
+    Pp,
+    Recomputed,
+    ScheduleName,
+    SequenceParallel,
+    Tp,
+    Virtual,
+    Zero,
+    layout_of,
+    option,
+)
 from minipar.commands.progress import Show
-from minipar.layout import Layout
 from minipar.model import GPTConfig, Recompute
-from minipar.pipeline.names import LOOPED, NAMES, by_name
 from minipar.train import Precision, Recipe
 from minipar.train.job import Job, Outcome
 from minipar.train.launch import launch
@@ -31,64 +42,54 @@ PRESETS = {
 DEFAULTS = Recipe()
 
 
-def _option(help: str, panel: str, metavar: str | None = None, name: str | None = None, **more: Any) -> Any:  # noqa: A002
-    return typer.Option(*([name] if name else []), help=help, rich_help_panel=panel, metavar=metavar, **more)
-
-
-LAYOUT, MODEL, UPDATES, FILES, RANKS = "Layout", "Model", "Recipe", "Files", "Ranks"
+MODEL, UPDATES, FILES, RANKS = "Model", "Recipe", "Files", "Ranks"
 
 
 def train_command(
-    dp: Annotated[int, _option("Data ranks: replicas of the model.", LAYOUT, "D")] = 1,
-    pp: Annotated[int, _option("Pipeline ranks.", LAYOUT, "P")] = 1,
-    tp: Annotated[int, _option("Tensor ranks; they should share a node.", LAYOUT, "T")] = 1,
-    micro_batches: Annotated[int, _option("Into how many each replica's batch is cut.", LAYOUT, "M")] = 4,
-    schedule: Annotated[str, _option(f"One of {', '.join(NAMES)}.", LAYOUT, "NAME")] = "1f1b",
-    virtual: Annotated[
-        int | None, _option(f"Stages a rank, for {' and '.join(LOOPED)} (2 by default).", LAYOUT, "V")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool, _option("Cut the sequence between the split regions.", LAYOUT, name="--sequence-parallel")
-    ] = False,
-    recompute: Annotated[Recompute, _option("Activations to compute again in the backward.", LAYOUT)] = Recompute.NONE,
-    zero: Annotated[
-        bool, _option("Shard the optimizer's states over the replicas (ZeRO-1).", LAYOUT, name="--zero")
-    ] = False,
-    preset: Annotated[str, _option(f"A model's sizes: {', '.join(PRESETS)}.", MODEL, "NAME")] = "demo",
-    hidden: Annotated[int | None, _option("Features, in place of the preset's.", MODEL, "N")] = None,
-    layers: Annotated[int | None, _option("Blocks, in place of the preset's.", MODEL, "N")] = None,
-    heads: Annotated[int | None, _option("Heads, in place of the preset's.", MODEL, "N")] = None,
-    sequence: Annotated[int | None, _option("Tokens of a sample, in place of the preset's.", MODEL, "N")] = None,
-    tied: Annotated[bool, _option("Use the embedding as the head too.", MODEL, name="--tied")] = False,
-    dropout: Annotated[float, _option("Share of features set to 0 in training.", MODEL, "P")] = 0.0,
-    steps: Annotated[int, _option("Steps in all, those of a resumed training too.", UPDATES, "N")] = DEFAULTS.steps,
-    batch: Annotated[int, _option("Samples of a step, over all replicas.", UPDATES, "B")] = DEFAULTS.batch,
-    rate: Annotated[float, _option("Highest learning rate.", UPDATES, "R")] = DEFAULTS.rate,
+    dp: Dp = 1,
+    pp: Pp = 1,
+    tp: Tp = 1,
+    micro_batches: MicroBatches = 4,
+    schedule: ScheduleName = "1f1b",
+    virtual: Virtual = None,
+    sequence_parallel: SequenceParallel = False,
+    recompute: Recomputed = Recompute.NONE,
+    zero: Zero = False,
+    preset: Annotated[str, option(f"A model's sizes: {', '.join(PRESETS)}.", MODEL, "NAME")] = "demo",
+    hidden: Annotated[int | None, option("Features, in place of the preset's.", MODEL, "N")] = None,
+    layers: Annotated[int | None, option("Blocks, in place of the preset's.", MODEL, "N")] = None,
+    heads: Annotated[int | None, option("Heads, in place of the preset's.", MODEL, "N")] = None,
+    sequence: Annotated[int | None, option("Tokens of a sample, in place of the preset's.", MODEL, "N")] = None,
+    tied: Annotated[bool, option("Use the embedding as the head too.", MODEL, name="--tied")] = False,
+    dropout: Annotated[float, option("Share of features set to 0 in training.", MODEL, "P")] = 0.0,
+    steps: Annotated[int, option("Steps in all, those of a resumed training too.", UPDATES, "N")] = DEFAULTS.steps,
+    batch: Annotated[int, option("Samples of a step, over all replicas.", UPDATES, "B")] = DEFAULTS.batch,
+    rate: Annotated[float, option("Highest learning rate.", UPDATES, "R")] = DEFAULTS.rate,
     warm_up: Annotated[
-        int | None, _option("Steps until it is reached (a tenth of the steps, at most 20).", UPDATES, "N")
+        int | None, option("Steps until it is reached (a tenth of the steps, at most 20).", UPDATES, "N")
     ] = None,
-    decay: Annotated[float, _option("Weight decay of matrices.", UPDATES, "W")] = DEFAULTS.decay,
-    clip: Annotated[float, _option("Largest gradient norm; 0 does not clip.", UPDATES, "C")] = DEFAULTS.clip or 0.0,
-    precision: Annotated[Precision, _option("What the model computes in.", UPDATES)] = DEFAULTS.precision,
-    seed: Annotated[int, _option("Of weights, data order and dropout.", UPDATES, "S")] = DEFAULTS.seed,
-    text: Annotated[Path | None, _option("A file to train on instead of Python's help topics.", FILES)] = None,
-    held_out: Annotated[float, _option("Share of the text to evaluate on.", FILES, "P")] = 0.1,
+    decay: Annotated[float, option("Weight decay of matrices.", UPDATES, "W")] = DEFAULTS.decay,
+    clip: Annotated[float, option("Largest gradient norm; 0 does not clip.", UPDATES, "C")] = DEFAULTS.clip or 0.0,
+    precision: Annotated[Precision, option("What the model computes in.", UPDATES)] = DEFAULTS.precision,
+    seed: Annotated[int, option("Of weights, data order and dropout.", UPDATES, "S")] = DEFAULTS.seed,
+    text: Annotated[Path | None, option("A file to train on instead of Python's help topics.", FILES)] = None,
+    held_out: Annotated[float, option("Share of the text to evaluate on.", FILES, "P")] = 0.1,
     checkpoint: Annotated[
-        Path | None, _option("A folder for checkpoints; a training that is there goes on.", FILES, "DIR")
+        Path | None, option("A folder for checkpoints; a training that is there goes on.", FILES, "DIR")
     ] = None,
-    save_every: Annotated[int, _option("Steps between checkpoints.", FILES, "N")] = 50,
-    keep: Annotated[int, _option("How many checkpoints stay.", FILES, "N")] = 3,
+    save_every: Annotated[int, option("Steps between checkpoints.", FILES, "N")] = 50,
+    keep: Annotated[int, option("How many checkpoints stay.", FILES, "N")] = 3,
     weights: Annotated[
-        Path | None, _option("A safetensors file to start from, as minipar export writes it.", FILES, "FILE")
+        Path | None, option("A safetensors file to start from, as minipar export writes it.", FILES, "FILE")
     ] = None,
-    metrics: Annotated[Path | None, _option("A file for one line of JSON a step.", FILES, "FILE")] = None,
-    tensorboard: Annotated[Path | None, _option("A folder for TensorBoard.", FILES, "DIR")] = None,
-    evaluate_every: Annotated[int, _option("Steps between evaluations; 0 evaluates at the end only.", FILES, "N")] = 0,
-    prompt: Annotated[str | None, _option("Let the trained model go on from this text.", FILES, "TEXT")] = None,
+    metrics: Annotated[Path | None, option("A file for one line of JSON a step.", FILES, "FILE")] = None,
+    tensorboard: Annotated[Path | None, option("A folder for TensorBoard.", FILES, "DIR")] = None,
+    evaluate_every: Annotated[int, option("Steps between evaluations; 0 evaluates at the end only.", FILES, "N")] = 0,
+    prompt: Annotated[str | None, option("Let the trained model go on from this text.", FILES, "TEXT")] = None,
     restarts: Annotated[
-        int, _option("Starts after a lost rank, from the last checkpoint (torchrun has its own).", RANKS, "N")
+        int, option("Starts after a lost rank, from the last checkpoint (torchrun has its own).", RANKS, "N")
     ] = 0,
-    timeout: Annotated[float, _option("Seconds without a step after which ranks count as hanging.", RANKS, "S")] = 300,
+    timeout: Annotated[float, option("Seconds without a step after which ranks count as hanging.", RANKS, "S")] = 300,
     as_json: Json = False,
 ) -> None:
     """Train a GPT on a dp × pp × tp mesh. Starts its own ranks; under torchrun it joins those that are there."""
@@ -96,10 +97,9 @@ def train_command(
         config = config_of(preset, hidden, layers, heads, sequence, tied, dropout)
         warm_up = min(DEFAULTS.warm_up, steps // 10) if warm_up is None else warm_up
         recipe = Recipe(steps, batch, rate, warm_up, decay=decay, clip=clip or None, precision=precision, seed=seed)
-        plan = by_name(schedule, pp, micro_batches, virtual)
         job = Job(
             config,
-            Layout(plan, dp, tp, sequence_parallel, recompute, zero),
+            layout_of(dp, pp, tp, micro_batches, schedule, virtual, sequence_parallel, recompute, zero),
             recipe,
             text=text,
             held_out=held_out,
@@ -143,7 +143,7 @@ def _tell(console: Console, outcome: Outcome, as_json: bool, show: Show) -> None
     if as_json:
         print(json.dumps(asdict(outcome) | {"last": None if show.last is None else vars(show.last)}))
     if outcome.stopped is not None:
-        Console(stderr=True).print(outcome.stopped, style="red", markup=False)
+        complain(outcome.stopped)
     if outcome.text is not None and not as_json:
         console.print(_("[bold]The model goes on:[/]"))
         sys.stdout.write(outcome.text + "\n")

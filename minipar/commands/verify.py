@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from minipar.commands.common import Json, clear_errors
+from minipar.commands.options import (
+    Dp,
+    MicroBatches,
+    Pp,
+    Recomputed,
+    ScheduleName,
+    SequenceParallel,
+    Tp,
+    Virtual,
+    Zero,
+    layout_of,
+)
 from minipar.model import Recompute
-from minipar.pipeline.names import LOOPED, NAMES, by_name
 from minipar.words import _
 
 EQUAL = 1e-12
@@ -19,34 +29,22 @@ STEPS = 3
 
 
 def verify_command(
-    pp: Annotated[int, typer.Option(metavar="P", help="Pipeline ranks.")] = 2,
-    tp: Annotated[int, typer.Option(metavar="T", help="Tensor ranks.")] = 1,
-    dp: Annotated[int, typer.Option(metavar="D", help="Data ranks.")] = 1,
-    schedule: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(NAMES)}.")] = "1f1b",
-    micro_batches: Annotated[int, typer.Option(metavar="M", help="Into how many each replica's batch is cut.")] = 4,
-    virtual: Annotated[
-        int | None, typer.Option(metavar="V", help=f"Stages a rank, for {' and '.join(LOOPED)} (2 by default).")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="Cut the sequence between the split regions.")
-    ] = False,
-    recompute: Annotated[
-        Recompute, typer.Option(help="Activations to compute again in the backward.")
-    ] = Recompute.NONE,
-    zero: Annotated[
-        bool, typer.Option("--zero", help="Shard the optimizer's states over the replicas (ZeRO-1).")
-    ] = False,
+    pp: Pp = 2,
+    tp: Tp = 1,
+    dp: Dp = 1,
+    schedule: ScheduleName = "1f1b",
+    micro_batches: MicroBatches = 4,
+    virtual: Virtual = None,
+    sequence_parallel: SequenceParallel = False,
+    recompute: Recomputed = Recompute.NONE,
+    zero: Zero = False,
     as_json: Json = False,
 ) -> None:
     """Train a small GPT in this layout and unsplit; compare losses, gradients and weights of three clipped steps."""
-    from minipar.layout import Layout
-    from minipar.mesh import check_degrees
     from minipar.verify import verify
 
     with clear_errors():
-        check_degrees(dp, pp, tp, dp * pp * tp)
-        plan = by_name(schedule, pp, micro_batches, virtual)
-        layout = Layout(plan, dp, tp, sequence_parallel, recompute, zero)
+        layout = layout_of(dp, pp, tp, micro_batches, schedule, virtual, sequence_parallel, recompute, zero)
         found = verify(layout, STEPS)
     equal = max(found) <= EQUAL
     if as_json:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from minipar import comm
 from minipar.devices import local_ranks
+from minipar.ledger import Traffic
 from minipar.mesh import Mesh
 from minipar.pipeline.clock import Clock
 from minipar.pipeline.lower import Program, Receive, Send, Skip, check_skips, lower
@@ -31,7 +32,7 @@ class StepResult:
 
     loss: float
     timeline: Timeline
-    traffic: list[comm.Traffic]
+    traffic: list[Traffic]
 
 
 def run(

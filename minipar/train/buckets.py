@@ -86,9 +86,9 @@ class Buckets:
         shard: each replica gets the sum of its share of every bucket only (ZeRO), not of all.
         """
         self.axis, self.shard = axis, shard
-        rows = [action for action in _row(schedule, stages) if action.kind != "F"]
-        self._last = {action.stage: action for action in rows}
-        self._whole = {stage: last.kind == "B" and not _splits(rows) for stage, last in self._last.items()}
+        own = [a for row in schedule.actions for a in row if a.stage in stages and a.kind != "F"]
+        self._last = {action.stage: action for action in own}
+        self._splits = any(action.kind in "IW" for action in own)
         self._hooks: list[RemovableHandle] = []
         self.buckets: list[Bucket] = []
         self._of: dict[Key, Bucket] = {}
@@ -116,7 +116,7 @@ class Buckets:
 
     def before(self, action: Action) -> None:
         """Ahead of each action: in a stage's last backward each parameter's gradient is complete when it comes."""
-        if self.axis.size > 1 and self._last[action.stage] == action and self._whole[action.stage]:
+        if self.axis.size > 1 and not self._splits and self._last[action.stage] == action:
             for _bucket, slot in self.slots:
                 if slot.stage == action.stage:
                     self._hooks.append(_on_gradient(slot.parameter, self._arrival(slot.key)))
@@ -157,15 +157,6 @@ class Buckets:
     def own(self, flat: Tensor) -> Tensor:
         """What this replica updates of a flat tensor: with ZeRO its share, else all."""
         return comm.slices(flat, self.axis, 0)[self.axis.rank] if self.shard else flat
-
-
-def _row(schedule: Schedule, stages: Mapping[int, nn.Module]) -> list[Action]:
-    """The actions of the rank that holds these stages."""
-    return [action for row in schedule.actions for action in row if action.stage in stages]
-
-
-def _splits(actions: Sequence[Action]) -> bool:
-    return any(action.kind in "IW" for action in actions)
 
 
 def _runs(stages: Mapping[int, nn.Module], tied: frozenset[Key], most: int) -> Iterator[tuple[Slot, ...]]:

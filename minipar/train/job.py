@@ -15,7 +15,7 @@ from minipar.pipeline import naive
 from minipar.rank import report
 from minipar.train.checkpoint import CheckpointError, whole_config
 from minipar.train.data import ByteText
-from minipar.train.metrics import Metrics
+from minipar.train.metrics import Metrics, read
 from minipar.train.recipe import Recipe
 from minipar.train.sample import sample
 from minipar.train.trainer import Diverged, StepReport, Trainer, check_config
@@ -69,6 +69,8 @@ class Job:
         ):
             if path is not None:
                 _check_writable(name, path, folder)
+        if self.metrics is not None and self.metrics.exists():
+            read(self.metrics)  # a file of something else is not to be written over
 
     def data(self) -> tuple[ByteText, ByteText]:
         """What is trained on, and what is held out."""
@@ -133,7 +135,8 @@ class Outcome:
 
 def train_on_rank(job: Job) -> Outcome:
     """On each rank of the layout: train from the newest checkpoint, or from the start, to the last step."""
-    trainer = Trainer(job.config, job.layout, job.data()[0], job.recipe, job.data()[1])
+    train, held_out = job.data()
+    trainer = Trainer(job.config, job.layout, train, job.recipe, held_out)
     first = trainer.mesh.rank == 0
     tell: Callable[[Report], None] = report if first else lambda _: None
     try:

@@ -31,7 +31,6 @@ def launch(
         raise ValueError(f"restarts={restarts}; it must be at least 0")
     if restarts and job.checkpoints is None:
         raise ValueError(f"restarts={restarts}, but there is no folder for checkpoints to go on from")
-
     if restarts and "WORLD_SIZE" in os.environ:
         raise ValueError(f"restarts={restarts}, but the ranks were started by torchrun; use its --max-restarts")
 
@@ -39,7 +38,8 @@ def launch(
         if rank == 0:
             on_report(said)
 
-    for left in reversed(range(restarts + 1)):
+    left = restarts
+    while True:
         try:
             outcome: Outcome = run(
                 train_on_rank,
@@ -54,5 +54,5 @@ def launch(
         except RankFailed as failure:
             if not left:
                 raise
-            on_report(Notice(f"{failure.message.splitlines()[0]}; starting again ({left - 1} restarts left)"))
-    raise AssertionError("the last try returns or raises")
+            left -= 1
+            on_report(Notice(f"{failure.message.splitlines()[0]}; starting again ({left} restarts left)"))

@@ -60,10 +60,10 @@ class Optimizer:
         Each of its entries counts once: a replicated one a tp-th on each tensor rank, a repeated key-value head its
         part, and a tied weight's copy nothing.
         """
-        square = torch.zeros((), dtype=self.recipe.precision.main, device=self.mesh.device)
+        square = torch.zeros((), dtype=torch.float64, device=self.mesh.device)
         for held, runs in zip(self.shares, self._runs, strict=True):
             for start, stop, share in runs:
-                square = square + share * held.gradients[start:stop].square().sum()
+                square = square + share * torch.linalg.vector_norm(held.gradients[start:stop]).double().square()
         total = square.item()
         axes = [self.mesh.tp, self.mesh.pp, *([self.mesh.dp] if self.buckets.shard else [])]
         for axis in axes:

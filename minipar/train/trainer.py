@@ -141,7 +141,7 @@ class Trainer:
         self.buckets.zero()
         for stage in self.stages.values():
             stage.moment = replace(stage.moment, step=self.step)
-        batch, whole = self._part(self.data, self.samples)
+        batch, whole = self._part(self.data, self.samples, self.recipe.seed)
         factor = 1.0 if self.scale is None else self.scale.factor
         result = run(
             self.layout.schedule,
@@ -164,9 +164,8 @@ class Trainer:
         self.stages[action.stage].at(action)
         self.buckets.before(action)
 
-    def _part(self, data: Data, first: int, seed: int | None = None) -> tuple[tuple[Tensor, Tensor], float]:
+    def _part(self, data: Data, first: int, seed: int) -> tuple[tuple[Tensor, Tensor], float]:
         """This replica's part of a batch, and how many tokens count in all of it."""
-        seed = self.recipe.seed if seed is None else seed
         inputs, targets = data.batch(first, self.recipe.batch, self.config.sequence, seed)
         replicas, replica = self.mesh.dp.size, self.mesh.dp.rank
         return (inputs.tensor_split(replicas)[replica], targets.tensor_split(replicas)[replica]), counted(targets)

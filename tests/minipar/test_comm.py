@@ -13,7 +13,7 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh, comm
-from minipar.comm import Ledger, Traffic
+from minipar.ledger import Ledger, Traffic
 from minipar.mesh import Axis
 from tests.minipar.equality import assert_close
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.pipeline import defer_batch_norms, evaluate, gpipe, naive, run
 from tests.minipar.pipeline.models import WIDTH, Case, Skips, batch_of, held, layers, published, seeded, through
 from tests.minipar.pipeline.stages import gradients, squared

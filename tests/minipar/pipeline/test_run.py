@@ -9,7 +9,7 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.pipeline import (
     Action,
     Costs,

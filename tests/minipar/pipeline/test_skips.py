@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.pipeline import Action, Schedule, evaluate, gpipe, run
 from tests.minipar.pipeline.models import WIDTH, Case, Skips, assert_equal_to_dense, batch_of, held, layers, published
 from tests.minipar.pipeline.stages import squared

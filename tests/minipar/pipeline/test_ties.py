@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.manifest import gather, manifest
 from minipar.model import GPT, GPTConfig, ties, token_loss
 from minipar.pipeline import Schedule, by_name, even_cuts, gpipe, run

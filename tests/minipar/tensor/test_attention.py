@@ -10,7 +10,7 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh, comm
-from minipar.comm import Ledger
+from minipar.ledger import Ledger
 from minipar.manifest import gather, manifest
 from minipar.mesh import Axis
 from minipar.tensor import Attention, Moment, check_heads

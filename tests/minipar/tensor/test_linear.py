@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic, slices
+from minipar.comm import slices
+from minipar.ledger import Traffic
 from minipar.manifest import Section, gather, manifest
 from minipar.tensor import ColumnParallelLinear, RowParallelLinear
 from tests.minipar.equality import assert_close, few

@@ -11,7 +11,8 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic, slices
+from minipar.comm import slices
+from minipar.ledger import Traffic
 from minipar.tensor import column_parallel_matmul, row_parallel_matmul
 from tests.minipar.equality import assert_close, few
 

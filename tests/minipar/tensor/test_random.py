@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from minipar import Mesh
-from minipar.comm import Ledger
+from minipar.ledger import Ledger
 from minipar.mesh import Axis
 from minipar.tensor import Draw, Moment, dropout
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh, comm
-from minipar.comm import Traffic, copy_to_region
+from minipar.comm import copy_to_region
+from minipar.ledger import Traffic
 from minipar.manifest import gather, manifest
 from minipar.mesh import Axis
 from minipar.tensor import (

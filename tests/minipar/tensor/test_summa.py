@@ -12,7 +12,7 @@ from torch import Tensor
 
 import minipar
 from minipar import Mesh
-from minipar.comm import Traffic
+from minipar.ledger import Traffic
 from minipar.tensor import column_row_matmul, summa_matmul
 from tests.minipar.equality import assert_close, few
 
