@@ -13,14 +13,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
 import minipar
 from minipar.cli import app
 from minipar.layout import Layout
-from minipar.model import GPTConfig
+from minipar.model import GPTConfig, Recompute
 from minipar.pipeline import by_name
 from minipar.train import ByteText, Precision, Recipe, Trainer
+from minipar.train.job import Job, Outcome
 
 SIZES = ["--hidden", "16", "--layers", "4", "--sequence", "8", "--batch", "8", "--micro-batches", "2"]
 TINY = [*SIZES, "--precision", "float64"]
@@ -225,3 +227,86 @@ def test_what_cannot_work_is_one_clear_sentence(arguments: list[str], message: s
     assert done.exit_code == 1, done.output
     assert message in done.output
     assert "Traceback" not in done.output
+
+
+def in_process(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["train", *TINY, *arguments], env={"MINIPAR_DEVICE": "cpu"})
+    assert done.exit_code == code, done.output
+    assert "Traceback" not in done.output
+    return done.output
+
+
+def test_every_option_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = []
+
+    def caught_launch(job: Job, restarts: int, timeout: float, on_report: object) -> Outcome:
+        caught.append((job, restarts, timeout))
+        return Outcome(7)
+
+    monkeypatch.setattr("minipar.commands.train.launch", caught_launch)
+    wanted = Job(
+        GPTConfig(sequence=24, hidden=40, layers=9, heads=5, tied=True, dropout=0.3),
+        Layout(by_name("interleaved", 3, 6, 3), 2, 5, True, Recompute.FULL, True),
+        Recipe(7, 12, 0.5, 3, decay=0.2, clip=0.7, precision=Precision.BF16, seed=11),
+        text=tmp_path / "text",
+        held_out=0.25,
+        checkpoints=tmp_path / "checkpoints",
+        save_every=13,
+        keep=4,
+        weights=tmp_path / "weights",
+        evaluate_every=6,
+        metrics=tmp_path / "metrics",
+        tensorboard=tmp_path / "board",
+        prompt="Hi",
+    )
+    line = "--dp 2 --pp 3 --tp 5 --micro-batches 6 --schedule interleaved --virtual 3 --sequence-parallel --zero"
+    line += " --recompute full --preset small --hidden 40 --layers 9 --heads 5 --sequence 24 --tied --dropout 0.3"
+    line += " --steps 7 --batch 12 --rate 0.5 --warm-up 3 --decay 0.2 --clip 0.7 --precision bf16 --seed 11"
+    line += " --held-out 0.25 --save-every 13 --keep 4 --evaluate-every 6 --prompt Hi --restarts 2 --timeout 9"
+    files = {"text": "text", "checkpoint": "checkpoints", "weights": "weights", "metrics": "metrics"}
+    files["tensorboard"] = "board"
+    paths = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]
+    done = CliRunner().invoke(app, ["train", *line.split(), *paths, "--json"])
+    assert done.exit_code == 0, done.output
+    assert caught == [(wanted, 2, 9.0)]
+    assert json.loads(done.stdout)["steps"] == 7
+
+
+def test_a_training_that_diverges_stops_with_a_sentence_and_no_restart(tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoints")
+    wild = ["--rate", "1e300", "--clip", "0", "--warm-up", "0", "--restarts", "3", "--checkpoint", folder]
+    said = in_process("--dp", "2", "--steps", "20", *wild, code=1)
+    assert "the loss is nan" in said
+    assert "A lower rate than 1e+300" in said
+    assert "starting again" not in said
+
+
+def test_a_damaged_checkpoint_is_named_with_the_one_that_is_used_instead(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    in_process("--steps", "4", "--checkpoint", str(folder), "--save-every", "2")
+    file = folder / "step-00000004" / "pp00-tp00.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    said = in_process("--steps", "5", "--checkpoint", str(folder))
+    assert f"a checkpoint is damaged: {file}" in said
+    assert f"{folder / 'step-00000002'} is used instead" in said
+    assert "goes on from step 2" in said
+
+
+def test_a_file_of_something_else_is_not_written_over_with_metrics(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary\n")
+    said = in_process("--steps", "1", "--metrics", str(diary), code=1)
+    assert "is no record" in said
+    assert diary.read_text() == "dear diary\n"
+
+
+def test_evaluations_are_in_the_metrics_and_in_tensorboard(tmp_path: Path) -> None:
+    metrics, board = tmp_path / "metrics", tmp_path / "board"
+    in_process("--steps", "4", "--evaluate-every", "2", "--metrics", str(metrics), "--tensorboard", str(board))
+    assert [line["step"] for line in lines(metrics) if "evaluation_loss" in line] == [1, 3]
+    accumulator = EventAccumulator(str(board))
+    accumulator.Reload()
+    assert [event.step for event in accumulator.Scalars("evaluation_loss")] == [1, 3]
+    assert [event.value for event in accumulator.Scalars("loss")] == pytest.approx(
+        [loss for _, loss in losses(metrics)]
+    )
