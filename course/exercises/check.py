@@ -6,16 +6,19 @@ import inspect
 import warnings
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from course.exercises.catalogue import EXERCISES, find
 from course.exercises.exercise import Answer, Exercise, Status, Verdict
-from course.exercises.lesson00 import COLUMN_LINEAR
+from course.exercises.submission import capture
+from course.judge import client
 from course.progress import Kind, Progress, ProgressError
 from minipar.words import _
 
-_unkept: Counter[tuple[str, str]] = Counter()  # what was done while progress could not be kept
+__all__ = ["EXERCISES", "Note", "ask", "check", "find", "hint", "solution"]
 
-EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR,)}
+_unkept: Counter[tuple[str, str]] = Counter()  # what was done while progress could not be kept
 
 
 class Note(str):
@@ -27,23 +30,31 @@ class Note(str):
         return str(self)
 
 
-def find(name: str) -> Exercise:
-    """The exercise with this name; `ValueError` that names those there are."""
-    if name not in EXERCISES:
-        known = ", ".join(EXERCISES)
-        raise ValueError(_("there is no exercise {name!r}; there are: {known}").format(name=name, known=known))
-    return EXERCISES[name]
-
-
 def check(name: str, answer: Answer) -> Verdict:
-    """Judge `answer` on fresh ranks, keep the result, and say what to do next."""
-    exercise = find(name)
-    verdict = exercise.examine(answer)
-    if verdict.status is not Status.NOT_TRIED:
-        _keep("exercise", exercise, float(verdict.status is Status.PASSED), verdict.status.value)
+    """Judge `answer` on fresh ranks, keep the result with its source, and say what to do next.
+
+    Raises `ValueError` for an unknown exercise, and for an answer whose source cannot be captured.
+    """
+    find(name)
+    verdict, notice = ask(name, capture(answer), Progress().path)
+    if verdict.printed:
+        print(verdict.printed, end="")
+    if notice:
+        warnings.warn(notice, stacklevel=2)
     if verdict.status is Status.PASSED:
         return verdict
     return replace(verdict, next_step=_('Stuck? hint("{name}") gives the next hint.').format(name=name))
+
+
+def ask(name: str, source: str, file: Path | None) -> tuple[Verdict, str]:
+    """The judge's verdict on a source, and why it could not be kept in `file`, if it should be and could not."""
+    find(name)
+    try:
+        reply = client.ask(name, source, file)
+    except client.JudgeGone as error:
+        message = _("The process that judges ended while your function ran. {reason}").format(reason=error)
+        return Verdict(Status.RAISED, message), ""
+    return Verdict.from_json(reply["verdict"]), reply["notice"]
 
 
 def hint(name: str) -> Note:
@@ -66,12 +77,11 @@ def solution(name: str) -> Note:
 
 def _keep(kind: Kind, exercise: Exercise, points: float = 0.0, detail: Any = None) -> int:
     """Record what was done; returns how often it was, this time included. Says so where it cannot be kept."""
-    item = f"{exercise.lesson}/{exercise.name}"
     try:
         progress = Progress()
-        progress.record(kind, item, points, detail)
-        return len(progress.events(kind, item))
+        progress.record(kind, exercise.item, points, detail)
+        return len(progress.events(kind, exercise.item))
     except ProgressError as error:
         warnings.warn(str(error), stacklevel=3)
-        _unkept[kind, item] += 1
-        return _unkept[kind, item]
+        _unkept[kind, exercise.item] += 1
+        return _unkept[kind, exercise.item]

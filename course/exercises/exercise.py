@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
+from course.judge.inside import NotTried
+from course.judge.ranks import Case, Played
 from minipar.words import _
 
+__all__ = ["Answer", "Exercise", "NotTried", "Play", "Refused", "Status", "Target", "Verdict", "WrongAnswer"]
+
 Answer = Callable[..., Any]
-
-
-class NotTried(NotImplementedError):
-    """Raised by the stub of an exercise, inside its function, so that running all cells never stops there."""
+Play = Callable[[Case], Played]
 
 
 class Status(Enum):
@@ -28,14 +29,24 @@ class Status(Enum):
     PASSED = "passed"
 
 
+class Target(NamedTuple):
+    """How an answer compares: what was measured, the learner's value, the target, the best that is known."""
+
+    name: str
+    yours: str
+    target: str
+    best: str
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement on an answer: its status, a sentence, and how it compares to targets as (name, yours, target)."""
+    """The judgement on an answer: its status, a sentence, how it compares, and what its ranks printed."""
 
     status: Status
     message: str
-    targets: tuple[tuple[str, str, str], ...] = ()
+    targets: tuple[Target, ...] = ()
     next_step: str = ""
+    printed: str = ""
 
     @property
     def title(self) -> str:
@@ -50,16 +61,16 @@ class Verdict:
         }[self.status]
 
     def __repr__(self) -> str:
-        rows = [
-            _("{name}: yours {yours}, target {target}").format(name=n, yours=y, target=t) for n, y, t in self.targets
-        ]
+        words = _("{name}: yours {yours}, target {target}, best known {best}")
+        rows = [words.format(**row._asdict()) for row in self.targets]
         return "\n".join([f"{self.title}. {self.message}", *rows, *([self.next_step] if self.next_step else [])])
 
     def _repr_html_(self) -> str:
         """The verdict for a notebook; everything that comes from the learner's code is escaped."""
         color = {Status.PASSED: "#009E73", Status.NOT_TRIED: "currentColor"}.get(self.status, "#D55E00")
         sign = {Status.PASSED: "✓ ", Status.NOT_TRIED: ""}.get(self.status, "✗ ")
-        head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in ("", _("yours"), _("target")))
+        heads = ("", _("yours"), _("target"), _("best known"))
+        head = "".join(f"<th scope='col' style='text-align:left'>{escape(h)}</th>" for h in heads)
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.targets)
         table = f"<table><tr>{head}</tr>{body}</table>" if body else ""
         after = f"<p>{escape(self.next_step)}</p>" if self.next_step else ""
@@ -67,6 +78,24 @@ class Verdict:
             f"<div style='border-left:5px solid {color};padding:2px 14px'><p><b>{sign}{escape(self.title)}</b></p>"
             f"<pre style='white-space:pre-wrap'>{escape(self.message)}</pre>{table}{after}</div>"
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as JSON."""
+        return asdict(self) | {"status": self.status.value, "targets": [row._asdict() for row in self.targets]}
+
+    @staticmethod
+    def from_json(said: dict[str, Any]) -> Verdict:
+        """The verdict that `to_json` made."""
+        targets = tuple(Target(**row) for row in said["targets"])
+        return Verdict(Status(said["status"]), said["message"], targets, said["next_step"], said["printed"])
+
+
+class Refused(Exception):
+    """Ends an examination early, with a verdict that is not `PASSED`."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.verdict = Verdict(status, message)
 
 
 @dataclass(frozen=True)
@@ -81,12 +110,19 @@ class WrongAnswer:
 class Exercise:
     """One exercise: `examine` judges an answer; `solution` and `wrong` prove in the tests that it judges well.
 
+    `examine` is given a function that plays a `Case` with the answer on fresh ranks and returns what came of it, as
+    plain values; it runs in the judge's process (see `course.judge`). It returns a verdict, or raises `Refused`.
     `lesson` is the name of the lesson it belongs to, `hints` go from a nudge to almost everything.
     """
 
     name: str
     lesson: str
-    examine: Callable[[Answer], Verdict]
+    examine: Callable[[Play], Verdict]
     hints: tuple[str, ...]
     solution: Answer
     wrong: tuple[WrongAnswer, ...]
+
+    @property
+    def item(self) -> str:
+        """What the exercise is called in the log of progress."""
+        return f"{self.lesson}/{self.name}"

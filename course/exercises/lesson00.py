@@ -5,58 +5,36 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from course.exercises import on_ranks
-from course.exercises.exercise import Answer, Exercise, Status, Verdict, WrongAnswer
-from minipar import Mesh, comm
-from minipar.ledger import Traffic
+from course.exercises.exercise import Exercise, Play, Status, Verdict, WrongAnswer
+from course.exercises.targets import bytes_sent, weigh
+from course.exercises.tensors import compare, draw
+from course.judge.plain import Part
+from course.judge.ranks import Case
+from minipar import comm
 from minipar.mesh import Axis
 from minipar.words import _
 
 LESSON = "00-start"
-CASES = ((2, 3, 5, 8), (4, 2, 7, 12))  # ranks, batch, in, out; chosen so that no wrong shape looks right
+CASES = ((2, 3, 250, 8), (4, 2, 280, 12))  # ranks, batch, in, out; chosen so that no wrong shape looks right
 
 
-def examine(answer: Answer) -> Verdict:
+def examine(play: Play) -> Verdict:
     """Run the answer on 2 and on 4 ranks, compare with the unsplit product, and weigh what was sent."""
     rows = []
     for tp, batch, wide, out in CASES:
-        stream = torch.Generator().manual_seed(tp)
-        x, w = (torch.randn(size, generator=stream, dtype=torch.float64) for size in ((batch, wide), (wide, out)))
-
-        def work(mesh: Mesh, x: Tensor = x, w: Tensor = w) -> Tensor:
-            result: Tensor = answer(x.clone(), w.chunk(mesh.tp.size, 1)[mesh.tp.rank].clone(), mesh.tp)
-            return result
-
-        results = on_ranks.outputs(work, tp)
-        if isinstance(results, Verdict):
-            return results
-        for rank, (y, _sent) in enumerate(results):
-            where = _("{ranks} ranks, rank {rank}").format(ranks=tp, rank=rank)
-            if (wrong := on_ranks.compare(y, x @ w, where)) is not None:
-                return wrong
-        most = max(_bytes(sent) for _y, sent in results)
-        rows.append((tp, most, (tp - 1) / tp * batch * out * x.element_size()))
-    return _weigh(rows)
-
-
-def _bytes(rows: list[Traffic]) -> float:
-    return sum(row.sent for row in rows)
-
-
-def _weigh(sent: list[tuple[int, float, float]]) -> Verdict:
-    """The verdict on (ranks, bytes that each rank sends, those that are enough) of right answers."""
-    name, target = _("bytes that each rank sends, {ranks} ranks"), _("at most {bytes:g}")
-    rows = tuple((name.format(ranks=ranks), f"{size:g}", target.format(bytes=most)) for ranks, size, most in sent)
-    if any(size > most for _ranks, size, most in sent):
-        message = _("The product is right on every rank. But there is a way that sends less.")
-        return Verdict(Status.OUTSIDE_TARGET, message, rows)
-    if any(size == 0 for _ranks, size, _most in sent):
-        message = _("The product is right, but what was sent cannot be counted. Let the ranks talk through `comm`.")
-        return Verdict(Status.OUTSIDE_TARGET, message, rows)
-    message = _(
-        "Equal to the unsplit product on 2 and on 4 ranks, on every rank. You have split a matrix over processes."
+        x, w = draw(batch, wide), draw(wide, out)
+        played = play(Case(tuple((x, columns.clone(), Part("tp")) for columns in w.chunk(tp, 1)), tp=tp))
+        for rank, outcome in enumerate(played.outcomes):
+            compare(outcome.value, x @ w, _("{ranks} ranks, rank {rank}").format(ranks=tp, rank=rank))
+        enough = (tp - 1) / tp * batch * out * x.element_size()
+        rows.append(bytes_sent(played, enough, enough))
+    return weigh(
+        rows,
+        passed=_(
+            "Equal to the unsplit product on 2 and on 4 ranks, on every rank. You have split a matrix over processes."
+        ),
+        outside=_("The product is right on every rank. But there is a way that sends less."),
     )
-    return Verdict(Status.PASSED, message, rows)
 
 
 def column_linear(x: Tensor, w_columns: Tensor, tp: Axis) -> Tensor:

@@ -1,0 +1,17 @@
+"""All exercises, by name."""
+
+from __future__ import annotations
+
+from course.exercises.exercise import Exercise
+from course.exercises.lesson00 import COLUMN_LINEAR
+from minipar.words import _
+
+EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR,)}
+
+
+def find(name: str) -> Exercise:
+    """The exercise with this name; `ValueError` that names those there are."""
+    if name not in EXERCISES:
+        known = ", ".join(EXERCISES)
+        raise ValueError(_("there is no exercise {name!r}; there are: {known}").format(name=name, known=known))
+    return EXERCISES[name]
