@@ -12,6 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from course import server
+from course.commands.check import check_command
+from course.commands.doctor import doctor_command
+from course.commands.progress import progress_command
 from course.lessons import find, lessons
 from course.progress import data_folder
 from minipar.words import _
@@ -68,6 +71,9 @@ def list_lessons() -> None:
         table.add_row(lesson.id, lesson.title, str(lesson.minutes))
     Console().print(table)
 
+app.command("check")(check_command)
+app.command("progress")(progress_command)
+app.command("doctor")(doctor_command)
 
 if __name__ == "__main__":
     sys.exit(app())
