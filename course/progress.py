@@ -96,10 +96,11 @@ class Progress:
     def _select(self, where: str = "", *values: str) -> list[Event]:
         with self._open() as db:
             rows = db.execute(f"SELECT {COLUMNS} FROM event {where} ORDER BY at, id", values).fetchall()
-        return [
-            Event(kind, item, datetime.fromisoformat(at), points, json.loads(detail), uuid)
-            for uuid, at, kind, item, points, detail in rows
-        ]
+            with _readable():
+                return [
+                    Event(kind, item, datetime.fromisoformat(at), points, json.loads(detail), uuid)
+                    for uuid, at, kind, item, points, detail in rows
+                ]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -117,6 +118,15 @@ class Progress:
                     "Your progress cannot be kept in {path}: {reason}. Set {variable} to a folder that can be written."
                 ).format(path=self.path, reason=reason, variable=FOLDER_VARIABLE)
             ) from None
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """What was written by something else than the course is damage, as a broken page is."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(_("the file is damaged: {reason}").format(reason=error)) from None
 
 
 def _row(event: Event) -> tuple[str, str, str, str, float, str]:
@@ -137,7 +147,9 @@ def _migrate(db: sqlite3.Connection) -> None:
     for statement in SCHEMA.split(";"):
         db.execute(statement)
     for number, at, kind, item, points, detail in old:
+        with _readable():
+            at_in_utc = stamp(datetime.fromisoformat(at))
         # From the content, so that an event in two copies of one old file is one event still.
         uuid = str(uuid5(NAMESPACE_OID, f"minipar-course {number} {at} {kind} {item} {points!r} {detail}"))
-        db.execute(INSERT, (uuid, stamp(datetime.fromisoformat(at)), kind, item, points, detail))
+        db.execute(INSERT, (uuid, at_in_utc, kind, item, points, detail))
     db.execute(f"PRAGMA user_version = {VERSION}")
