@@ -1,7 +1,23 @@
-"""Quizzes: what a quiz file may say, how an answer is graded, and how a notebook asks."""
+"""Quizzes: what a quiz file may say, how it is drawn and graded, and how a notebook and a terminal ask."""
 
+from course.quiz.attempt import Attempt, Result, draw, grade_attempt
+from course.quiz.document import QuizError
+from course.quiz.exam import exam
 from course.quiz.grade import Grade, grade
-from course.quiz.schema import Quiz, QuizError, load
+from course.quiz.schema import Quiz, load
 from course.quiz.widget import QuizWidget, quiz
 
-__all__ = ["Grade", "Quiz", "QuizError", "QuizWidget", "grade", "load", "quiz"]
+__all__ = [
+    "Attempt",
+    "Grade",
+    "Quiz",
+    "QuizError",
+    "QuizWidget",
+    "Result",
+    "draw",
+    "exam",
+    "grade",
+    "grade_attempt",
+    "load",
+    "quiz",
+]

@@ -1,99 +1,118 @@
-"""The notebook's front of a quiz: it asks, lets `grade` judge, keeps the points, and shows every remark."""
+"""The notebook's front of a quiz: it shows what a sitting lets it show, and passes on what the learner does."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from course.language import localized
-from course.lessons import find
-from course.progress import Progress, ProgressError
-from course.quiz.grade import grade
-from course.quiz.schema import AnyQuestion, Number, Quiz, load
+from course.progress import Progress
+from course.quiz import page
+from course.quiz.sitting import Sitting, source
 from course.widgets.front import script, style
-from minipar.draw import percent
-from minipar.words import _
+from minipar.words import _, plural
+
+
+def _words() -> dict[str, str]:
+    """The page's own words."""
+    return {
+        "answer": _("Your answer:"),
+        "check": _("Check"),
+        "keep": _("Keep this answer"),
+        "kept": _("Kept. You can change it until you hand in."),
+        "read_again": _("Read again:"),
+        "solution": _("Worked out:"),
+        "up": _("Move up:"),
+        "down": _("Move down:"),
+        "moved": _("Now at place {place} of {count}."),
+        "pick": _("pick one"),
+        "schedule": _("Your schedule, one line for each of {count} ranks:"),
+        "schedule_help": _("`F0` is the forward of micro-batch 0, `B0` its backward. Rank 0 comes first."),
+        "right": _("Right:"),
+        "wrong": _("Not right:"),
+        "hand_in": _("Hand in"),
+        "retake": _("Again, with new numbers"),
+    }
 
 
 class QuizWidget(anywidget.AnyWidget):
     """A quiz in a notebook. The page gets the texts; the keys stay here."""
 
-    _esm = script("quiz")
-    _css = style()
+    _esm = script("quiz_text", "quiz_inputs", "quiz")
+    _css = style("quiz")
     words = traitlets.Dict().tag(sync=True)
     questions = traitlets.List(traitlets.Dict()).tag(sync=True)
+    answers = traitlets.Dict().tag(sync=True)
     grades = traitlets.Dict().tag(sync=True)
+    closed = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    buttons = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    at_the_end = traitlets.Bool().tag(sync=True)
     score = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, quiz: Quiz, progress: Progress) -> None:
-        self._quiz, self._progress = quiz, progress
-        self._best: dict[str, float | None] = {}
-        notice = self._recall()
-        words = {"check": _("Check"), "answer": _("Your answer:"), "read_again": _("Read again:")}
-        super().__init__(
-            words=words, questions=[_for_page(q) for q in quiz.questions], grades={}, score=self._sum(notice)
-        )
+    def __init__(self, sitting: Sitting) -> None:
+        self.sitting = sitting
+        self._notices: dict[str, str] = {}
+        self._warned = ""
+        super().__init__(words=_words(), **self._state())
         self.on_msg(self._heard)
 
-    def _recall(self) -> str:
-        """Take the best points so far from the progress store; returns why that failed, if it did."""
-        try:
-            self._best = {q.id: self._progress.best("answer", self._item(q)) for q in self._quiz.questions}
-        except ProgressError as error:
-            return str(error)
-        return ""
+    def _state(self) -> dict[str, Any]:
+        """All that the page shows of the sitting."""
+        sitting = self.sitting
+        grades: dict[str, Any] = {id_: page.grade(grade) for id_, grade in sitting.grades().items()}
+        for id_, notice in self._notices.items():
+            grades[id_] = {"remarks": [], "notice": notice}
+        buttons = ["hand_in"] if sitting.at_the_end and not sitting.handed_in else []
+        return {
+            "questions": [page.question(question) for question in sitting.attempt.questions],
+            "answers": dict(sitting.answers),
+            "grades": grades,
+            "closed": [question.id for question in sitting.attempt.questions if sitting.closed(question)],
+            "buttons": buttons + (["retake"] if sitting.finished else []),
+            "at_the_end": sitting.at_the_end,
+            "score": " ".join(filter(None, (sitting.score(), self._warned, sitting.notice))),
+        }
 
-    def _item(self, question: AnyQuestion) -> str:
-        return f"{self._quiz.id}/{question.id}"
+    def _show(self) -> None:
+        with self.hold_sync():
+            for name, value in self._state().items():
+                setattr(self, name, value)
+
+    def _hand_in(self) -> None:
+        """Hand in, where something is not answered only when asked a second time."""
+        missing = len(self.questions) - len(self.sitting.answers)
+        if missing and not self._warned:
+            text = plural("{count} question has no answer yet.", "{count} questions have no answer yet.", missing)
+            self._warned = text + " " + _("Hand in again, if you mean it.")
+        else:
+            self._warned = ""
+            self.sitting.hand_in()
 
     def _heard(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        question = next((q for q in self._quiz.questions if q.id == content.get("question")), None)
-        if question is not None:
-            self.grades = {**self.grades, question.id: self.answer(question, content.get("answer"))}
-
-    def answer(self, question: AnyQuestion, answer: Any) -> dict[str, Any]:
-        """Grade and keep one answer; returns what the page shows for it."""
-        try:
-            result = grade(question, answer)
-        except ValueError as error:
-            return {"remarks": [], "notice": str(error)}
-        notice = ""
-        try:
-            self._progress.record("answer", self._item(question), result.points, answer)
-        except ProgressError as error:
-            notice = str(error)
-        self._best[question.id] = max(self._best.get(question.id) or 0.0, result.points)
-        self.score = self._sum("")
-        return {"remarks": [asdict(r) for r in result.remarks], "read_again": result.read_again, "notice": notice}
-
-    def _sum(self, notice: str) -> str:
-        """The score in words: the best points of each question so far."""
-        got = sum(points or 0.0 for points in self._best.values())
-        possible, mark = sum(q.points for q in self._quiz.questions), percent(self._quiz.pass_mark)
-        tried = sum(points is not None for points in self._best.values())
-        if notice or not tried:
-            return notice or _("Nothing answered yet. {share} of the points pass.").format(share=mark)
-        passed = got >= self._quiz.pass_mark * possible
-        verdict = _("Passed.") if passed else _("{share} of the points pass.").format(share=mark)
-        return _("Your best so far: {got:g} of {possible:g} points.").format(got=got, possible=possible) + " " + verdict
-
-
-def _for_page(question: AnyQuestion) -> dict[str, Any]:
-    """What the page may know of a question."""
-    page: dict[str, Any] = {"id": question.id, "kind": question.kind, "text": localized(question.text)}
-    if isinstance(question, Number):
-        return page | {"unit": question.unit}
-    return page | {"choices": [localized(choice.text) for choice in question.choices]}
+        do = content.get("do")
+        question = self.sitting.question(content.get("question"))
+        if do == "begin":
+            self.sitting.begin()
+            return
+        if do == "hand_in":
+            self._hand_in()
+        elif do == "retake" and self.sitting.finished:
+            self.sitting.retake()
+            self._notices, self._warned = {}, ""
+        elif do == "answer" and question is not None:
+            self._notices.pop(question.id, None)
+            try:
+                self.sitting.answer(question, content.get("answer"))
+            except ValueError as error:
+                self._notices[question.id] = str(error)
+        self._show()
 
 
 def quiz(name: str | Path, progress: Progress | None = None) -> QuizWidget:
-    """The quiz of a lesson (by number or name), or of a file; answers are kept in the progress store.
+    """The quiz of a lesson (by number or name), ``"exam"``, or of a file; answers are kept in the progress store.
 
     Raises `ValueError` for an unknown lesson and `QuizError` for a file that cannot be used.
     """
-    path = name if isinstance(name, Path) else find(name).quiz
-    return QuizWidget(load(path), progress or Progress())
+    return QuizWidget(Sitting(source(name), progress or Progress()))

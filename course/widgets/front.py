@@ -7,11 +7,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def script(name: str) -> str:
-    """The script of the front `name`."""
-    return "\n".join((HERE / file).read_text(encoding="utf-8") for file in ("common.js", f"{name}.js"))
+def script(*names: str) -> str:
+    """The script of a front, from its files in this order."""
+    return "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names))
 
 
-def style() -> str:
-    """The style sheet of every front."""
-    return (HERE / "common.css").read_text(encoding="utf-8")
+def style(*names: str) -> str:
+    """The style sheet of every front, and a front's own."""
+    return "\n".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("common", *names))

@@ -1,0 +1,1 @@
+"""What `course` can be asked to do, one command a file."""
