@@ -15,6 +15,7 @@ from course import server
 from course.commands.check import check_command
 from course.commands.doctor import doctor_command
 from course.commands.progress import progress_command
+from course.commands.quiz import quiz_command
 from course.lessons import find, lessons
 from course.progress import data_folder
 from minipar.words import _
@@ -74,6 +75,8 @@ def list_lessons() -> None:
 app.command("check")(check_command)
 app.command("progress")(progress_command)
 app.command("doctor")(doctor_command)
+
+app.command("quiz")(quiz_command)
 
 if __name__ == "__main__":
     sys.exit(app())
