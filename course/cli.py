@@ -12,10 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from course import server
+from course.commands.certificate import certificate_command
 from course.commands.check import check_command
 from course.commands.doctor import doctor_command
 from course.commands.progress import progress_command
 from course.commands.quiz import quiz_command
+from course.commands.submit import submit_command
+from course.commands.verify import verify_command
 from course.lessons import find, lessons
 from course.progress import data_folder
 from minipar.words import _
@@ -72,9 +75,14 @@ def list_lessons() -> None:
         table.add_row(lesson.id, lesson.title, str(lesson.minutes))
     Console().print(table)
 
+
 app.command("check")(check_command)
 app.command("progress")(progress_command)
 app.command("doctor")(doctor_command)
+
+app.command("certificate")(certificate_command)
+app.command("verify")(verify_command)
+app.command("submit")(submit_command)
 
 app.command("quiz")(quiz_command)
 

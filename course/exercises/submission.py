@@ -168,7 +168,7 @@ def _literal(name: str, value: Any) -> str:
     """A value as source; `ValueError` for one that has none."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if type(value) in (bool, int, float, str, bytes, type(None)):
+    if type(value) in (bool, int, float, complex, str, bytes, type(None)):
         return repr(value)
     if type(value) is list:
         return "[" + ", ".join(_literal(name, item) for item in value) + "]"
@@ -203,13 +203,13 @@ def _function_text(code: types.CodeType, decorated: bool) -> str:
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
-            segment = ast.get_source_segment(text, node) or ""
-            if _same(code, segment):
-                found.add(f"({segment})")
+            found.add(f"({ast.get_source_segment(text, node)})")
         elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if code.co_firstlineno in (first, node.lineno):
                 found.add(_block(text, first if decorated else node.lineno, node.end_lineno))
+    if len(found) > 1 and code.co_name == "<lambda>":
+        found = {segment for segment in found if _same(code, segment)}
     if len(found) == 1:
         return found.pop()
     if found:
@@ -219,7 +219,7 @@ def _function_text(code: types.CodeType, decorated: bool) -> str:
 
 def _same(code: types.CodeType, segment: str) -> bool:
     """Whether a lambda's source gives this code."""
-    other = compile(f"({segment})", "<lambda>", "eval").co_consts[0]
+    other = compile(segment, "<lambda>", "eval").co_consts[0]
     return isinstance(other, types.CodeType) and (other.co_code, other.co_names) == (code.co_code, code.co_names)
 
 

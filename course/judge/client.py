@@ -47,13 +47,17 @@ class _Judge:
             start_new_session=True,  # an interrupt of the kernel is the kernel's
         )
 
+        assert self.process.stdin is not None
+        self.key = secrets.token_hex(16)
+        self.process.stdin.write(self.key.encode() + b"\n")
+
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request, and wait for the reply that knows its secret."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         secret, deadline = secrets.token_hex(16), time.monotonic() + PATIENCE
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps({**request, "secret": secret}).encode() + b"\n")
+            self.process.stdin.write(json.dumps({**request, "key": self.key, "secret": secret}).encode() + b"\n")
             self.process.stdin.flush()
         ears, line = self.process.stdout.fileno(), bytearray()
         while (left := deadline - time.monotonic()) > 0:
@@ -110,9 +114,12 @@ def ask(exercise: str, source: str, file: Path | None) -> dict[str, Any]:
             raise
 
 
-def _end() -> None:
+def end() -> None:
+    """End this process's judge, if there is one; the next question starts another."""
+    global _judge
     if _judge is not None and _judge.owner == os.getpid():
         _judge.end()
+    _judge = None
 
 
-atexit.register(_end)
+atexit.register(end)

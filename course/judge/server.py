@@ -6,8 +6,10 @@ import ctypes
 import hashlib
 import json
 import os
+import secrets
 import select
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,23 +63,37 @@ def sha256(source: str) -> str:
 
 
 def serve(requests: int, replies: int) -> None:
-    """Answer the requests, a line of JSON each, until the kernel is gone or has been silent for long."""
+    """Answer the requests, a line of JSON each, until the kernel is gone or has been silent for long.
+
+    The first line is a key, which only the kernel knows: what else is written into the pipe is not listened to.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of this user may look inside
-    with open(requests, "rb", buffering=0) as ears, open(replies, "wb") as mouth:
-        while select.select([ears], [], [], IDLE)[0] and (line := _line(ears.fileno())):
-            mouth.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
-            mouth.flush()
+    lines = _lines(requests)
+    key = next(lines, b"")
+    with open(replies, "wb") as mouth:
+        for line in lines:
+            if (request := _request(line, key)) is not None:
+                mouth.write(json.dumps(answer(request)).encode() + b"\n")
+                mouth.flush()
 
 
-def _line(ears: int) -> bytes:
-    """The next line; empty when the kernel is gone. A kernel asks again only once it has been answered."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        if not (data := os.read(ears, 1 << 16)):
-            return b""
-        line += data
-    return bytes(line)
+def _lines(ears: int) -> Iterator[bytes]:
+    """The lines that come in, until the pipe ends or is silent for long."""
+    heard = b""
+    while select.select([ears], [], [], IDLE)[0] and (data := os.read(ears, 1 << 16)):
+        *lines, heard = (heard + data).split(b"\n")
+        yield from lines
+
+
+def _request(line: bytes, key: bytes) -> dict[str, Any] | None:
+    """The request of a line, if it is the kernel's."""
+    try:
+        request = json.loads(line)
+        known = isinstance(request, dict) and secrets.compare_digest(str(request["key"]).encode(), key)
+    except (ValueError, KeyError, RecursionError):
+        return None
+    return request if known else None
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

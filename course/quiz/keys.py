@@ -42,11 +42,13 @@ LARGEST: Mapping[str, int] = {
 """The largest values of arguments that cost time to compute with, or are ranks; of others it is 10¹²."""
 
 
+@cache
 def gpipe_bubble_percent(stages: int, micro_batches: int) -> float:
     """Idle share of all time under GPipe, in percent."""
     return 100 * simulate(gpipe(stages, micro_batches)).bubble_of_total
 
 
+@cache
 def gpipe_overhead_percent(stages: int, micro_batches: int) -> float:
     """Idle time over ideal time under GPipe, in percent."""
     return 100 * simulate(gpipe(stages, micro_batches)).bubble_over_ideal
@@ -63,11 +65,13 @@ def naive_bubble_percent(stages: int, micro_batches: int) -> float:
     return 100 * simulate(naive(stages, micro_batches)).bubble_of_total
 
 
+@cache
 def interleaved_overhead_percent(pipeline_ranks: int, micro_batches: int, virtual: int) -> float:
     """Idle time over ideal time under interleaved 1F1B, in percent."""
     return 100 * simulate(interleaved(pipeline_ranks, micro_batches, virtual)).bubble_over_ideal
 
 
+@cache
 def micro_batches_for_bubble(stages: int, percent: int) -> int:
     """The fewest micro-batches with which GPipe's idle share of all time is at most so many percent."""
     if not 1 <= percent <= 99:
@@ -105,16 +109,19 @@ def idle_units(schedule: Schedule) -> float:
     return timeline.longest_span - timeline.busiest
 
 
+@cache
 def zb_h1_idle(stages: int, micro_batches: int) -> float:
     """`idle_units` of ZB-H1."""
     return idle_units(zb_h1(stages, micro_batches))
 
 
+@cache
 def one_f_one_b_idle(stages: int, micro_batches: int) -> float:
     """`idle_units` of 1F1B."""
     return idle_units(one_f_one_b(stages, micro_batches))
 
 
+@cache
 def messages(pipeline_ranks: int, micro_batches: int, virtual: int) -> int:
     """How many tensors ranks send each other in a step of 1F1B with so many stages a rank."""
     steps = lower(interleaved(pipeline_ranks, micro_batches, virtual))
