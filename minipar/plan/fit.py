@@ -66,7 +66,8 @@ def fit(
         columns = [(residuals(logs + nudge) - residuals(logs - nudge)) / (2 * NUDGE) for nudge in nudges]
         if idle := [name for name, column in zip(names, columns, strict=True) if not column.any()]:
             raise ValueError(f"no row depends on {' or '.join(idle)}: leave it out, or add rows that do")
-        return np.array(columns).T
+        slope: Vector = np.array(columns).T
+        return slope
 
     logs = np.minimum(np.log([getattr(software, name) for name in names]), top)
     errors, damping = residuals(logs), 1e-3

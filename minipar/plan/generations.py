@@ -1,6 +1,6 @@
 """Training programs by name, with constants fitted to what was published of them: one set each, none for a row.
 
-The fits are in `tests/minipar/plan/published.py`, and the tests hold every constant against them.
+The fits are in `tests/minipar/plan/refit.py`, and the tests hold the constants of Megatron against them.
 """
 
 from __future__ import annotations
