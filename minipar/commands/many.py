@@ -12,7 +12,7 @@ from typing import Any
 from minipar.plan.layout import Numbers
 from minipar.plan.model import model_by_name
 from minipar.plan.predict import predict
-from minipar.plan.time import Bench
+from minipar.plan.work import Bench
 
 COLUMNS = ("model", "nodes", "dp", "pp", "tp", "zero", "mbs", "grad_acc")
 FOUND = ("tok_s_gpu", "gpu_mem_gb", "fits", "reason")

@@ -5,35 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from rich.console import Console
-from rich.table import Table
-
-from minipar.commands.common import Json, clear_errors
+from minipar.commands import sizes as of
+from minipar.commands.common import Json, clear_errors, write_text
 from minipar.commands.options import Dp, Pp, ScheduleName, SequenceParallel, Tp, Virtual, option
-from minipar.commands.sizes import (
-    Ffn,
-    HardwareName,
-    Heads,
-    Hidden,
-    KvHeads,
-    Layers,
-    Llama,
-    Name,
-    Seq,
-    SoftwareName,
-    Vocab,
-    bench_of,
-    model_of,
-)
+from minipar.commands.report import facts, show
+from minipar.commands.sizes import bench_of, model_of
+from minipar.draw import memory_svg, seconds_svg
 from minipar.pipeline.names import LOOPED
 from minipar.plan.layout import Numbers
 from minipar.plan.model import Model
 from minipar.plan.predict import Prediction, predict
-from minipar.plan.time import Bench
+from minipar.plan.work import Bench
 from minipar.recompute import Recompute
-from minipar.words import _
 
 PANEL = "Layout"
 ZeroLevel = Annotated[
@@ -52,17 +37,24 @@ Layouts = Annotated[
     ),
 ]
 
+MemoryPicture = Annotated[
+    Path | None, option("Write a picture of each pipeline rank's memory there.", "Pictures", "FILE", "--memory-svg")
+]
+SecondsPicture = Annotated[
+    Path | None, option("Write a picture of the step's seconds there.", "Pictures", "FILE", "--seconds-svg")
+]
+
 
 def predict_command(
-    model: Name = None,
-    layers: Layers = None,
-    hidden: Hidden = None,
-    heads: Heads = None,
-    kv_heads: KvHeads = None,
-    ffn: Ffn = None,
-    vocab: Vocab = None,
-    seq: Seq = None,
-    llama: Llama = False,
+    model: of.Name = None,
+    layers: of.Layers = None,
+    hidden: of.Hidden = None,
+    heads: of.Heads = None,
+    kv_heads: of.KvHeads = None,
+    ffn: of.Ffn = None,
+    vocab: of.Vocab = None,
+    seq: of.Seq = None,
+    llama: of.Llama = False,
     dp: Dp = 1,
     pp: Pp = 1,
     tp: Tp = 1,
@@ -73,9 +65,11 @@ def predict_command(
     recompute: Recomputed = Recompute.NONE,
     sequence_parallel: SequenceParallel = False,
     zero: ZeroLevel = 0,
-    hardware: HardwareName = "a100-80gb",
-    software: SoftwareName = None,
+    hardware: of.HardwareName = "a100-80gb",
+    software: of.SoftwareName = None,
     layouts: Layouts = None,
+    memory_file: MemoryPicture = None,
+    seconds_file: SecondsPicture = None,
     as_json: Json = False,
 ) -> None:
     """Predict the time and the memory of a step in this layout, by part, without starting a rank."""
@@ -89,6 +83,7 @@ def predict_command(
         bench = bench_of(hardware, software)
         asked = Numbers(dp, pp, tp, 1, 1, schedule, virtual or 1, sequence_parallel, recompute, zero)
         found = fastest(sizes, list(complete(asked, sizes, batch, micro_batch, virtual)), bench)
+        draw(found, bench, memory_file, seconds_file)
     if as_json:
         print(json.dumps(facts(found, bench)))
     else:
@@ -126,73 +121,11 @@ def fastest(model: Model, layouts: list[Numbers], bench: Bench) -> Prediction:
     return min(fitting, key=lambda one: one.step_seconds) if fitting else min(found, key=lambda one: one.worst.total)
 
 
-def facts(found: Prediction, bench: Bench) -> dict[str, Any]:
-    """What `--json` prints of a prediction: seconds, bytes, 10¹² operations a second."""
-    layout = found.layout
-    return {
-        "layout": layout_facts(layout),
-        "hardware": bench.hardware.name,
-        "software": bench.software.name,
-        "step_seconds": found.step_seconds,
-        "tokens_per_second_per_gpu": found.tokens_per_second,
-        "tflops_per_gpu": found.flops_per_second / 1e12,
-        "hardware_tflops_per_gpu": found.hardware_flops_per_second / 1e12,
-        "mfu": found.mfu,
-        "seconds": found.time.parts,
-        "memory_bytes": {**found.worst.parts, "total": found.worst.total},
-        "memory_bytes_by_rank": [{**rank.parts, "total": rank.total} for rank in found.memory],
-        "usable_bytes": found.usable,
-        "fits": found.fits,
-        "refused": found.refused,
-        "warnings": list(found.warnings),
-    }
-
-
-def layout_facts(layout: Numbers) -> dict[str, Any]:
-    """A layout as JSON."""
-    return {**layout._asdict(), "recompute": layout.recompute.value, "gpus": layout.ranks, "batch": layout.batch}
-
-
-def show(found: Prediction, bench: Bench) -> None:
-    """Print a prediction: what it is, the step in one line, then seconds and bytes by part."""
-    console = Console(highlight=False)
-    console.print(f"[bold]{found.layout}[/bold]  ({bench.hardware.name}, {bench.software.name})", soft_wrap=True)
-    speed = _("{seconds:.4g} s a step, {tokens:,.0f} tokens/s and {tflops:.1f} TFLOP/s a GPU, MFU {mfu:.1%}")
-    console.print(
-        speed.format(
-            seconds=found.step_seconds,
-            tokens=found.tokens_per_second,
-            tflops=found.flops_per_second / 1e12,
-            mfu=found.mfu,
-        )
-    )
-    table = Table(_("seconds by part"), "", "", _("memory by part"), "GiB", box=None, padding=(0, 2, 0, 0))
-    for column in (1, 2, 4):
-        table.columns[column].justify = "right"
-    times = [(name, s) for name, s in found.time.parts.items() if s > 1e-6 * found.step_seconds]
-    sizes = [*found.worst.parts.items(), (_("in all"), found.worst.total), (_("room for tensors"), found.usable)]
-    for row in range(max(len(times), len(sizes))):
-        name, seconds = times[row] if row < len(times) else ("", None)
-        part, size = sizes[row] if row < len(sizes) else ("", None)
-        share = "" if seconds is None else f"{seconds / found.step_seconds:.1%}"
-        table.add_row(
-            name,
-            "" if seconds is None else f"{seconds:.4g}",
-            share,
-            part,
-            "" if size is None else f"{size / 2**30:.2f}",
-        )
-    console.print(table)
-    for sentence in remarks(found):
-        console.print(sentence, style="yellow", soft_wrap=True)
-
-
-def remarks(found: Prediction) -> Iterator[str]:
-    """What a reader of a prediction must know besides its figures."""
-    if found.refused:
-        yield _("It cannot run: {reason}.").format(reason=found.refused)
-    if found.worst.total > found.usable:
-        over = (found.worst.total - found.usable) / 2**30
-        yield _("It does not fit: {over:.1f} GiB too much.").format(over=over)
-    if found.warnings:
-        yield _("Outside of what was calibrated: {what}.").format(what="; ".join(found.warnings))
+def draw(found: Prediction, bench: Bench, memory_file: Path | None, seconds_file: Path | None) -> None:
+    """Write the pictures that were asked for; raises `ValueError` for a file that cannot be written."""
+    bars, title = [("", found)], str(found.layout)
+    if memory_file is not None:
+        picture = memory_svg(bars, title, standalone=True, by_rank=True, whole=bench.hardware.memory)
+        write_text(memory_file, picture + "\n")
+    if seconds_file is not None:
+        write_text(seconds_file, seconds_svg(bars, title, standalone=True) + "\n")

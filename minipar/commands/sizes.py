@@ -9,7 +9,7 @@ from minipar.commands.options import option
 from minipar.plan.generations import SOFTWARE, software_by_name, usual_software
 from minipar.plan.hardware import HARDWARE, hardware_by_name
 from minipar.plan.model import MODELS, Model, llama, model_by_name
-from minipar.plan.time import Bench
+from minipar.plan.work import Bench
 
 MODEL, CLUSTER = "Model", "Cluster"
 Name = Annotated[str | None, option(f"One of {', '.join(MODELS)}. Sizes below change it.", MODEL, "NAME", "--model")]

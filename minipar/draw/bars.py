@@ -164,7 +164,9 @@ def _row(bar: Bar, chart: Chart, frame: _Frame, y: float, tall: float) -> str:
             name = bar.label and f"{bar.label}: "
             says = f"{name}{part.name} {figure(bar.sizes[nth])} {chart.unit} ({share})"
             drawn.append(_box(part, x, top, width, frame.tall, says))
-            drawn.append(_written(part, figure(bar.sizes[nth]), x, top, width, frame.tall))
+            crossing = frame.left + bar.limit * frame.scale - x
+            room = crossing if 0 < crossing < width else width  # words keep off the limit's line
+            drawn.append(_written(part, figure(bar.sizes[nth]), x, top, room, frame.tall))
             x += width
     if bar.total > bar.limit:
         drawn.append(_too_much(frame.left + bar.limit * frame.scale, top, x, frame.tall))

@@ -9,7 +9,8 @@ from minipar.plan.predict import Prediction, predict
 from minipar.plan.search import Found, Refusal, landscape, search
 from minipar.plan.software import Software
 from minipar.plan.space import Space
-from minipar.plan.time import Bench, StepTime, step_time
+from minipar.plan.time import StepTime, step_time
+from minipar.plan.work import Bench
 
 __all__ = [
     "HARDWARE",

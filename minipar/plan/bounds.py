@@ -8,7 +8,8 @@ from minipar.plan.layout import Numbers
 from minipar.plan.memory import state_bytes
 from minipar.plan.model import Model
 from minipar.plan.space import Space
-from minipar.plan.time import Bench, after, block, counts, head, holders
+from minipar.plan.time import after
+from minipar.plan.work import Bench, block, counts, head, holders
 
 SPLIT = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules whose weight gradients may come last, so that nothing need follow a rank's last action."""

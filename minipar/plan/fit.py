@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from minipar.plan.hardware import Hardware
 from minipar.plan.software import Software
-from minipar.plan.time import Bench
+from minipar.plan.work import Bench
 
 SHARES = frozenset({"matmul", "scores", "tensor_overlap", "data_overlap", "zero_overlap"})
 """Constants that are a share of something: at most 1."""
@@ -77,21 +77,24 @@ def fit(
         gradient, curvature = weighted @ errors, weighted @ slope
         free = (logs < top) | (gradient > 0)  # a share at 1 stays there while the errors would push it further
         before = loss(errors, robust)
-        while damping < 1e8:
-            damped = curvature + damping * np.diag(np.diag(curvature))
-            step = np.zeros(len(names))
-            step[free] = -np.linalg.solve(damped[np.ix_(free, free)], gradient[free])
-            moved = np.minimum(logs + np.clip(step, -1, 1), top)
-            tried = residuals(moved)
-            if loss(tried, robust) < before:
-                break
-            damping *= 4
-        else:
+        moved, tried = logs, errors
+        while damping < 1e8 and not loss(tried, robust) < before:
+            moved = np.minimum(logs + _damped_step(gradient, curvature, free, damping), top)
+            tried, damping = residuals(moved), 4 * damping
+        if not loss(tried, robust) < before:
             break
-        logs, errors, damping = moved, tried, max(damping / 10, 1e-9)
+        logs, errors, damping = moved, tried, max(damping / 40, 1e-9)
         if before - loss(errors, robust) <= 1e-10 * before:
             break
     return replace(software, **dict(zip(names, np.exp(logs).tolist(), strict=True)))
+
+
+def _damped_step(gradient: Vector, curvature: Vector, free: NDArray[np.bool_], damping: float) -> Vector:
+    """By how much the logarithms of the free constants are moved, none by more than 1."""
+    damped = curvature + damping * np.diag(np.diag(curvature))
+    step = np.zeros(len(gradient))
+    step[free] = -np.linalg.solve(damped[np.ix_(free, free)], gradient[free])
+    return np.clip(step, -1, 1)
 
 
 def loss(errors: Vector, robust: float | None = None) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minipar.plan.activations import flash, gathered, unfused
-from minipar.plan.hardware import GIB, Hardware
+from minipar.plan.hardware import A100, GIB, Hardware
 from minipar.plan.software import Range, Software
 
 MEGATRON_2021 = Software(
@@ -86,5 +86,5 @@ def software_by_name(name: str) -> Software:
 
 
 def usual_software(hardware: Hardware) -> Software:
-    """What the constants for this hardware were fitted to last."""
-    return MEGATRON_2022 if hardware.name.startswith("a100") else MEGATRON_CORE
+    """The latest whose constants were fitted on such GPUs; on those of a later kind than H100, H100's."""
+    return MEGATRON_2022 if hardware.flops == A100.flops else MEGATRON_CORE

@@ -61,6 +61,7 @@ class Hardware:
 
 GB, GIB, TERA = 1e9, 2**30, 1e12
 
+# Memory is what PyTorch reports of such a GPU: a little less than the data sheet's figure.
 # Bus bandwidths are what large all-reduces reach, not what the data sheet says: 235 of 300 GB/s between A100s and
 # 367 of 450 between H200s with rings (Bekman, ML Engineering, network/README.md); B200: 730 of 900 (same, 1 GiB).
 # Latencies: small all-reduces of 8 ranks take about 40 µs there, a ring of 14 messages: 3 µs each; between nodes
@@ -116,5 +117,5 @@ HARDWARE: Mapping[str, Hardware] = {one.name: one for one in (A100, H100, H200, 
 def hardware_by_name(name: str) -> Hardware:
     """The hardware with this name; `ValueError` that lists those there are."""
     if name.lower() not in HARDWARE:
-        raise ValueError(f"hardware {name!r} is not one of {', '.join(HARDWARE)}, nor a file of `minipar profile`")
+        raise ValueError(f"hardware {name!r} is not one of {', '.join(HARDWARE)}")
     return HARDWARE[name.lower()]

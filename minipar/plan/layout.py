@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from minipar.layout import Layout
 
 STAGES_A_RANK = {"zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2}
+"""Of the schedules in a V; others have one, or as many as `virtual` says."""
 
 
 class Numbers(NamedTuple):
@@ -81,16 +82,22 @@ class Numbers(NamedTuple):
         schedule = written(self.schedule, self.pp, self.micro_batches, self.virtual)
         return layout.Layout(schedule, self.dp, self.tp, self.sequence_parallel, self.recompute, self.zero == 1)
 
+    @property
+    def order(self) -> str:
+        """The schedule with its stages a rank; nothing over one rank, where all are the same."""
+        name = f"{self.schedule} v={self.virtual}" if self.schedule in LOOPED else self.schedule
+        return name if self.pp > 1 else ""
+
     def __str__(self) -> str:
-        extras = [
+        parts = [
+            f"dp={self.dp} pp={self.pp} tp={self.tp}",
+            f"{self.micro_batches} micro-batch{'es' * (self.micro_batches > 1)} of {self.micro_batch}",
+            self.order,
             "sequence parallel" * self.sequence_parallel,
             f"recompute {self.recompute.value}" * (self.recompute is not Recompute.NONE),
             f"ZeRO-{self.zero}" * (self.zero > 0),
         ]
-        name = f"{self.schedule} v={self.virtual}" if self.schedule in LOOPED else self.schedule
-        degrees = f"dp={self.dp} pp={self.pp} tp={self.tp}"
-        batch = f"{self.micro_batches} micro-batches of {self.micro_batch}"
-        return ", ".join([degrees, batch, *([name] if self.pp > 1 else []), *filter(None, extras)])
+        return ", ".join(filter(None, parts))
 
 
 @lru_cache(maxsize=512)

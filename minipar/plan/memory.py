@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 from minipar.pipeline.schedule import KEPT_FOR_WEIGHTS, Action
 from minipar.plan.activations import kept, touched
 from minipar.plan.layout import Numbers, written
 from minipar.plan.model import Model
+from minipar.plan.parts import Parts
 from minipar.plan.software import Software
 from minipar.plan.steady import HOLDING
-from minipar.plan.time import Bench, counts, holders
+from minipar.plan.work import Bench, counts, holders
 from minipar.recompute import Recompute
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Parts):
     """Bytes that one rank holds at its worst moment, by part; they add up to `total`.
 
     weights, gradients, optimizer: of the blocks. vocabulary: all three of the embedding, the positions and the head.
     activations: what blocks keep for backwards to come. logits: those of one micro-batch, and what the loss makes of
-    them. buffers: a block's tensors that last no longer than its forward or backward, and what is on its way.
+    them. buffers: what one block computes again, for as long as its backward takes.
     """
 
     weights: float = 0.0
@@ -31,16 +32,6 @@ class Memory:
     activations: float = 0.0
     logits: float = 0.0
     buffers: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Bytes of all parts."""
-        return sum(size for size in self.parts.values())
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Bytes by the part's name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def memory(model: Model, layout: Numbers, bench: Bench) -> tuple[Memory, ...]:
@@ -77,7 +68,8 @@ def _of_rank(
     ends = tables * model.vocabulary_weights(layout.tp) + first * model.position_weights + last * model.norm_weights
     tokens = layout.micro_batch * model.sequence
     saved = software.saved(model)
-    one_block = tokens * touched(saved, layout)[0] if layout.recompute is Recompute.FULL else 0.0
+    whole, core = touched(saved, layout)
+    again = {Recompute.NONE: 0.0, Recompute.SELECTIVE: core, Recompute.FULL: whole}[layout.recompute]
     return Memory(
         own * weight,
         own * gradient,
@@ -85,7 +77,7 @@ def _of_rank(
         ends * (weight + gradient + optimizer),
         live * tokens * kept(saved, layout, software.feature * model.hidden),
         last * tokens * -(-model.vocabulary // layout.tp) * software.logit,
-        one_block,
+        tokens * again,
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from minipar.plan.layout import Numbers
 from minipar.plan.memory import Memory, memory, worst
 from minipar.plan.model import Model
-from minipar.plan.time import Bench, StepTime, step_time
+from minipar.plan.time import StepTime, step_time
+from minipar.plan.work import Bench
 from minipar.recompute import Recompute
 
 

@@ -20,7 +20,7 @@ from minipar.plan.memory import memory, worst
 from minipar.plan.model import Model
 from minipar.plan.predict import Prediction, predict
 from minipar.plan.space import Space
-from minipar.plan.time import Bench
+from minipar.plan.work import Bench
 
 
 @dataclass(frozen=True)

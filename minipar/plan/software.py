@@ -39,9 +39,9 @@ class Software:
 
     - matmul: share of a GPU's peak that its largest matrix products reach. passes: how often, for each byte that a
       block's forward writes, a byte goes through memory outside of matrix products; twice as often in the backward.
-      scores: share of attention's scores that is computed, 0.5 where the masked half is skipped. logits: passes over
-      the logits. update: bytes through memory for each weight that the optimizer steps. rest: seconds of a step
-      besides.
+      scores: share of attention's scores that is computed, 0.5 where the masked half is skipped. logits: bytes of each
+      logit that pass through memory so in either direction. update: bytes through memory for each weight that the
+      optimizer steps. rest: seconds of a step besides.
     - launch: seconds that the host takes to start a block's forward and backward; below that no GPU is faster.
       latency: seconds that each of a tensor group's ring messages waits where the group spans nodes.
       waiting, skew: where the hosts of a pipeline over nodes wait for messages they cannot run ahead. Then a block's

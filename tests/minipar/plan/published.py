@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minipar.plan import Bench, Model, Numbers, model_by_name, predict
 from minipar.plan.fit import Measured
-from minipar.plan.time import block
+from minipar.plan.work import block
 from minipar.recompute import Recompute
 
 DATA = Path(__file__).parents[2] / "data" / "published"

@@ -138,3 +138,17 @@ def test_planning_starts_without_torch(line):
         [sys.executable, "-c", code, *line.split()], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip().endswith("False")
+
+
+def test_pictures_are_written_and_are_of_what_was_asked_for(tmp_path):
+    memory, seconds, land = (tmp_path / name for name in ("memory.svg", "seconds.svg", "land.svg"))
+    line = f"predict {SIZES} --tp 8 --pp 2 --batch 4 --micro-batch 2 --memory-svg {memory} --seconds-svg {seconds}"
+    assert run(line).exit_code == 0
+    assert "rank 1" in memory.read_text()
+    assert "bubble (idle)" in seconds.read_text()
+    assert run(f"plan {SIZES} --gpus 8 --batch 8 --top 1 --landscape-svg {land}").exit_code == 0
+    best = facts(f"plan {SIZES} --gpus 8 --batch 8 --top 1")["layouts"][0]["layout"]
+    assert f"best is dp={best['dp']} × pp={best['pp']} × tp={best['tp']}" in land.read_text()
+    missing = run(f"predict {SIZES} --tp 8 --memory-svg {tmp_path}/no/file.svg")
+    assert missing.exit_code == 1
+    assert "cannot be written" in missing.output
