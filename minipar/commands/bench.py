@@ -11,10 +11,12 @@ from rich.table import Table
 
 from minipar.commands.common import Json, clear_errors
 
-app = typer.Typer(help="Speed as a ratio, both sides in the same run.", no_args_is_help=True)
+bench_command = typer.Typer(
+    help="Speed as a ratio, both sides in the same run.", no_args_is_help=True, add_completion=False
+)
 
 
-@app.command("tensor")
+@bench_command.command("tensor")
 def bench_tensor(as_json: Json = False) -> None:
     """Time a split feed-forward and block, forward and backward, beside torch.distributed.tensor.parallel."""
     from minipar.bench import tensor  # PyTorch's own tensor parallelism takes a second to import
@@ -36,7 +38,7 @@ def bench_tensor(as_json: Json = False) -> None:
     Console().print(f"geometric mean of minipar ÷ torch: {ratio:.2f}")
 
 
-@app.command("pipeline")
+@bench_command.command("pipeline")
 def bench_pipeline(as_json: Json = False) -> None:
     """Time every schedule that torch.distributed.pipelining has too, beside it and beside the ideal."""
     from minipar.bench import pipeline
@@ -63,7 +65,7 @@ def bench_pipeline(as_json: Json = False) -> None:
     Console().print(f"minipar ÷ ideal at the largest size, {' and '.join(pipeline.HEADLINE)}: {over_ideal:.2f}")
 
 
-@app.command("train")
+@bench_command.command("train")
 def bench_train(as_json: Json = False) -> None:
     """Time training steps on two ranks, cut each of three ways, beside one rank and beside PyTorch's DDP."""
     from minipar.bench import train

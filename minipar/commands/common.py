@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from minipar import RankFailed
+import minipar
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -33,6 +33,8 @@ def clear_errors() -> Iterator[None]:
     """Turn an error that the user can mend into its sentence and exit code 1."""
     try:
         yield
-    except (ValueError, RankFailed) as error:
+    except (ValueError, RuntimeError) as error:
+        if not isinstance(error, ValueError) and not isinstance(error, minipar.RankFailed):  # which brings torch
+            raise
         complain(str(error))
         raise typer.Exit(1) from None

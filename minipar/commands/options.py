@@ -1,4 +1,4 @@
-"""The options that say how a model is laid out, for every command that runs one."""
+"""The options that say how a model is laid out, for every command that runs or predicts one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minipar.layout import Layout
-from minipar.mesh import check_degrees
-from minipar.model import Recompute
-from minipar.pipeline.names import LOOPED, NAMES, by_name
+from minipar.pipeline.names import LOOPED, NAMES
 
 
 def option(says: str, panel: str, metavar: str | None = None, name: str | None = None) -> Any:
@@ -27,21 +24,4 @@ Virtual = Annotated[int | None, option(f"Stages a rank, for {' and '.join(LOOPED
 SequenceParallel = Annotated[
     bool, option("Cut the sequence between the split regions.", PANEL, name="--sequence-parallel")
 ]
-Recomputed = Annotated[Recompute, option("Activations to compute again in the backward.", PANEL)]
 Zero = Annotated[bool, option("Shard the optimizer's states over the replicas (ZeRO-1).", PANEL, name="--zero")]
-
-
-def layout_of(
-    dp: int,
-    pp: int,
-    tp: int,
-    micro_batches: int,
-    schedule: str,
-    virtual: int | None,
-    sequence_parallel: bool,
-    recompute: Recompute,
-    zero: bool,
-) -> Layout:
-    """The layout that these options say; raises `ValueError` for degrees or a schedule that cannot be."""
-    check_degrees(dp, pp, tp, dp * pp * tp)
-    return Layout(by_name(schedule, pp, micro_batches, virtual), dp, tp, sequence_parallel, recompute, zero)

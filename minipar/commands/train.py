@@ -13,17 +13,16 @@ import typer
 from rich.console import Console
 
 from minipar.commands.common import Json, clear_errors, complain
+from minipar.commands.layout import Recomputed, layout_of
 from minipar.commands.options import (
     Dp,
     MicroBatches,
     Pp,
-    Recomputed,
     ScheduleName,
     SequenceParallel,
     Tp,
     Virtual,
     Zero,
-    layout_of,
     option,
 )
 from minipar.commands.progress import Show

@@ -9,17 +9,16 @@ from rich.console import Console
 from rich.table import Table
 
 from minipar.commands.common import Json, clear_errors
+from minipar.commands.layout import Recomputed, layout_of
 from minipar.commands.options import (
     Dp,
     MicroBatches,
     Pp,
-    Recomputed,
     ScheduleName,
     SequenceParallel,
     Tp,
     Virtual,
     Zero,
-    layout_of,
 )
 from minipar.model import Recompute
 from minipar.words import _

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from minipar.manifest import Section
 from minipar.mesh import Axis, Mesh
 from minipar.pipeline.schedule import Action
+from minipar.recompute import Recompute
 from minipar.tensor import (
     Attention,
     ColumnParallelLinear,
@@ -58,18 +58,6 @@ class GPTConfig:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout}; it is a share from 0 to just below 1")
         check_heads(self.hidden, self.heads, self.kv_heads or self.heads, tp)
-
-
-class Recompute(Enum):
-    """Which activations are dropped after the forward and computed again in the backward (Korthikanti et al. 2022, §5).
-
-    SELECTIVE: those between queries, keys, values and what the heads found, large and cheap to compute. FULL: all
-    of a block but its input; its forward then communicates again (but for its last all-reduce, which nothing needs).
-    """
-
-    NONE = "none"
-    SELECTIVE = "selective"
-    FULL = "full"
 
 
 @dataclass(frozen=True)

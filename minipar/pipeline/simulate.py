@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from minipar.pipeline.schedule import Action, Kind, Result, Schedule, in_order, makes
 from minipar.pipeline.timeline import Span, Timeline
@@ -92,6 +93,50 @@ def _combined(fn: Callable[..., float], *costs: Cost) -> Cost:
     return [fn(*numbers) for numbers in zip(*listed, strict=False)]
 
 
+class Compiled(NamedTuple):
+    """A schedule's actions in an order in which they can run, so that it can be timed again and again.
+
+    place: for each action its rank. needs: what it works on, each as its place in the order and the rank it is made on.
+    """
+
+    actions: tuple[Action, ...]
+    place: tuple[int, ...]
+    needs: tuple[tuple[tuple[int, int], ...], ...]
+
+    def times(self, seconds: Sequence[float], travel: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+        """When each action starts, as soon as its rank is free and its input there, and when it ends.
+
+        seconds: what each action takes. travel: what a message takes, by the rank it comes from and the one it goes to.
+        """
+        free = [0.0] * (1 + max(self.place, default=-1))
+        starts: list[float] = []
+        ends: list[float] = []
+        for rank, needed, length in zip(self.place, self.needs, seconds, strict=True):
+            start = free[rank]
+            for need, source in needed:
+                ready = ends[need] if source == rank else ends[need] + travel[source][rank]
+                if ready > start:
+                    start = ready
+            free[rank] = start + length
+            starts.append(start)
+            ends.append(start + length)
+        return starts, ends
+
+
+def compiled(schedule: Schedule) -> Compiled:
+    """Put a schedule's actions in order; raises `ScheduleError` for one that never finishes."""
+    at: dict[Result, tuple[int, int]] = {}
+    actions: list[Action] = []
+    place: list[int] = []
+    needs: list[tuple[tuple[int, int], ...]] = []
+    for rank, action, wanted in in_order(schedule):
+        at[makes(action)] = len(actions), rank
+        actions.append(action)
+        place.append(rank)
+        needs.append(tuple([at[need] for need in wanted]))
+    return Compiled(tuple(actions), tuple(place), tuple(needs))
+
+
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     """The timeline of `schedule` where every action starts as soon as its rank is free and its input is there.
 
@@ -99,24 +144,8 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     """
     costs = costs or Costs()
     costs.check(schedule.stages)
-    holder, ranks = schedule.holder, range(schedule.ranks)
+    ranks = range(schedule.ranks)
     travel = [[0.0 if source == to else costs.between(source, to) for to in ranks] for source in ranks]
-    fixed = None if any(map(callable, costs.by_kind.values())) else _table(costs, schedule.stages)
-    free = [0.0] * schedule.ranks
-    ends: dict[Result, float] = {}
-    rows: list[tuple[int, Action, float, float]] = []
-    for rank, action, wanted in in_order(schedule):
-        start = free[rank]
-        for need in wanted:
-            ready = ends[need] + travel[holder[need[1]]][rank]
-            if ready > start:
-                start = ready
-        kind, stage, _ = action
-        end = start + (fixed[kind][stage] if fixed else costs.of(action))
-        free[rank] = ends[makes(action)] = end
-        rows.append((rank, action, start, end))
-    return Timeline(tuple(map(Span._make, rows)), schedule.ranks)
-
-
-def _table(costs: Costs, stages: int) -> dict[Kind, list[float]]:
-    return {kind: [costs.of(Action(kind, stage, 0)) for stage in range(stages)] for kind in costs.by_kind}
+    order = compiled(schedule)
+    spans = zip(order.place, order.actions, *order.times(list(map(costs.of, order.actions)), travel), strict=True)
+    return Timeline(tuple(map(Span._make, spans)), schedule.ranks)

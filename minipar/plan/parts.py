@@ -1,0 +1,20 @@
+"""A whole that is known by its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Numbers of one unit by name; they add up to `total`."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Each part by its name, in order."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def total(self) -> float:
+        """All parts."""
+        return sum(self.parts.values())

@@ -1,0 +1,95 @@
+"""Seconds: schedules that are followed beside those simulated whole, and parts that add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minipar.pipeline import Costs, simulate
+from minipar.pipeline.names import LOOPED, NAMES, by_name
+from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
+from minipar.plan.generations import MEGATRON_2022, MEGATRON_CORE, NANOTRON
+from minipar.plan.layout import STAGES_A_RANK
+from minipar.plan.steady import duration
+from minipar.recompute import Recompute
+
+SECONDS = st.sampled_from([0.5, 1.0, 1.25, 2.0, 3.1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(NAMES), p=st.integers(1, 6), m=st.integers(1, 90), v=st.integers(1, 3), data=st.data())
+def test_a_long_schedule_is_followed_as_if_it_were_simulated_whole(name, p, m, v, data):
+    virtual = v if name in LOOPED else 1
+    stages = p * STAGES_A_RANK.get(name, virtual)
+    costs = data.draw(st.lists(st.tuples(SECONDS, SECONDS), min_size=stages, max_size=stages))
+    if data.draw(st.booleans()):  # equal stages but for the last, as models have
+        costs = [costs[0]] * (stages - 1) + [costs[-1]]
+    send = data.draw(st.sampled_from([0.0, 0.1, 1.0]))
+    forward, backward = zip(*costs, strict=True)
+    schedule = by_name(name, p, m, virtual if name in LOOPED else None)
+    whole = simulate(schedule, Costs(forward, backward, send)).duration
+    assert duration(name, p, m, virtual, tuple(costs), send) == pytest.approx(whole, rel=1e-9)
+
+
+LAYOUTS = st.builds(
+    Numbers,
+    dp=st.sampled_from([1, 2, 8]),
+    pp=st.sampled_from([1, 2, 4]),
+    tp=st.sampled_from([1, 2, 8]),
+    micro_batch=st.sampled_from([1, 4]),
+    micro_batches=st.sampled_from([1, 8]),
+    sequence_parallel=st.booleans(),
+    recompute=st.sampled_from(list(Recompute)),
+    zero=st.integers(0, 3),
+    schedule=st.just("1f1b"),
+    virtual=st.just(1),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(layout=LAYOUTS, software=st.sampled_from([MEGATRON_2022, MEGATRON_CORE, NANOTRON]))
+def test_parts_are_times_and_better_hardware_is_never_slower(layout, software):
+    model, hardware = model_by_name("gpt-7.5b"), hardware_by_name("a100-80gb")
+    bench = Bench(hardware, software)
+    found = predict(model, layout, bench)
+    assert sum(found.time.parts.values()) == pytest.approx(found.step_seconds)
+    assert all(seconds >= -1e-12 for seconds in found.time.parts.values())
+    assert 0 < found.mfu < 1
+    assert found.hardware_flops_per_second >= found.flops_per_second
+    faster = [
+        replace(hardware, flops=2 * hardware.flops),
+        replace(hardware, bandwidth=2 * hardware.bandwidth),
+        replace(hardware, inside=hardware.inside._replace(beta=hardware.inside.beta / 2)),
+        replace(hardware, between=hardware.between._replace(alpha=0.0)),
+    ]
+    for better in faster:
+        assert predict(model, layout, Bench(better, software)).step_seconds <= found.step_seconds * (1 + 1e-9)
+
+
+def test_each_constant_is_read():
+    """Every constant of a software changes some prediction."""
+    model, hardware = model_by_name("playbook-1b"), hardware_by_name("h100")
+    layouts = [
+        Numbers(8, 2, 16, 1, 4, sequence_parallel=True, zero=1),
+        Numbers(64, 1, 1, 1, 1),
+        Numbers(64, 1, 1, 16, 1, zero=2, recompute=Recompute.SELECTIVE),
+        Numbers(16, 4, 2, 1, 8, sequence_parallel=True),
+        Numbers(1, 1, 1, 64, 1),
+        Numbers(2, 1, 32, 64, 1, recompute=Recompute.FULL),
+    ]
+
+    def all_of(software):
+        bench = Bench(hardware, software)
+        return [(found.time, found.memory, found.usable) for found in (predict(model, at, bench) for at in layouts)]
+
+    usual = all_of(NANOTRON)
+    constants = {name: value for name, value in vars(NANOTRON).items() if isinstance(value, float)}
+    unread = [
+        name
+        for name, value in constants.items()
+        if all_of(replace(NANOTRON, **{name: 0.9 * value if value else 0.5})) == usual
+    ]
+    assert unread == []
