@@ -96,9 +96,9 @@ class QuizWidget(anywidget.AnyWidget):
         if do == "begin":
             self.sitting.begin()
             return
-        if do == "hand_in":
+        if do == "hand_in" and do in self.buttons:
             self._hand_in()
-        elif do == "retake" and self.sitting.finished:
+        elif do == "retake" and do in self.buttons:
             self.sitting.retake()
             self._notices, self._warned = {}, ""
         elif do == "answer" and question is not None:
