@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -30,10 +30,10 @@ COMMANDS = {
 and so are all: a function, or a Typer app of several commands."""
 
 
-def loaded(name: str) -> Any:
-    """A command, or a group of commands, imported and made ready to run."""
+def loaded(name: str, package: str = "minipar.commands") -> Any:
+    """A command of a package, or a group of commands, imported and made ready to run."""
     word = name.replace("-", "_")
-    command = getattr(import_module(f"minipar.commands.{word}"), f"{word}_command")
+    command = getattr(import_module(f"{package}.{word}"), f"{word}_command")
     if isinstance(command, typer.Typer):
         return get_command(command)
     alone = typer.Typer(add_completion=False)
@@ -44,14 +44,17 @@ def loaded(name: str) -> Any:
 class Commands(TyperGroup):
     """All commands: the help knows their lines, and the one that is run is imported. Most of them bring torch."""
 
+    package = "minipar.commands"
+    lines: ClassVar[dict[str, str]] = COMMANDS
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=line) for name, line in self.lines.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The name of the command that is run, the command itself, and the arguments left for it."""
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, loaded(name) if name else listed, rest
+        return name, loaded(name, self.package) if name else listed, rest
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False)

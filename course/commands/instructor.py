@@ -24,7 +24,11 @@ from course.untrusted import parse_json, person_name, read_bytes
 from minipar.commands.common import complain
 from minipar.words import _, plural
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+instructor_command = typer.Typer(
+    help="Make a key, grade a class again and sign its certificates, see what it found difficult.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 Bundles = Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Files of `course submit`.")]
 
 
@@ -32,7 +36,7 @@ def _folder() -> Path:
     return data_folder() / "instructor"
 
 
-@app.command()
+@instructor_command.command()
 def init(name: Annotated[str, typer.Option("--name", help="Your name, as certificates are to say it.")]) -> None:
     """Make the key that signs certificates. A key that is there is never overwritten."""
     key_file, public_file = _folder() / "key.json", _folder() / "public.pem"
@@ -49,7 +53,7 @@ def init(name: Annotated[str, typer.Option("--name", help="Your name, as certifi
     say(_("Its name is {key}.").format(key=fingerprint(key_uri(key))))
 
 
-@app.command()
+@instructor_command.command()
 def grade(
     bundles: Bundles,
     to: Annotated[Path, typer.Option("--to", help="Folder for the roster and the certificates.")] = Path("graded"),
@@ -90,7 +94,7 @@ def _tell(row: Row) -> None:
         say(f"  - {remark}")
 
 
-@app.command()
+@instructor_command.command()
 def report(bundles: Bundles) -> None:
     """Show how difficult each question was for a class, the most difficult first. No learner's code is run."""
     with as_sentences():
