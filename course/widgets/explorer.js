@@ -5,12 +5,13 @@ function render({ model, el }) {
   const picture = make("div", { className: "picture" });
   const facts = make("dl", { className: "facts" });
 
-  for (const { name, label, least, most, unit } of model.get("controls")) {
+  for (const { name, label, least, most, unit, names } of model.get("controls")) {
     const id = fresh(name);
     const shown = make("output", { htmlFor: id });
     const slider = make("input", { type: "range", id, min: least, max: most, step: 1, value: model.get("values")[name] });
     const say = () => {
-      shown.textContent = unit ? `${slider.value} ${unit}` : slider.value;
+      const value = names.length ? names[slider.value - least] : slider.value;
+      shown.textContent = unit ? `${value} ${unit}` : value;
       slider.setAttribute("aria-valuetext", shown.textContent);
     };
     slider.addEventListener("input", () => {

@@ -14,7 +14,7 @@ from course.widgets.front import script, style
 
 @dataclass(frozen=True)
 class Control:
-    """A slider over whole numbers from `least` to `most`."""
+    """A slider over whole numbers from `least` to `most`; with `names`, one for each, they are shown in their place."""
 
     name: str
     label: str
@@ -22,6 +22,7 @@ class Control:
     most: int
     start: int
     unit: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
