@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from course.widgets.explorer import Control, Explorer, View
-from minipar.draw.frame import figure
 from minipar.draw.ring import ring_svg
 from minipar.plan import hardware_by_name
 from minipar.ring import begin, seconds, steps
@@ -52,13 +51,18 @@ def bytes_in_words(size: float) -> str:
     """A number of bytes in the unit that suits it."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
-            return f"{figure(size)} {unit}"
+            return f"{_short(size)} {unit}"
         size /= 1024
-    return f"{figure(size)} GiB"
+    return f"{_short(size)} GiB"
 
 
 def seconds_in_words(time: float) -> str:
     """A time in the unit that suits it."""
     if time < 1e-3:
-        return f"{figure(time * 1e6)} µs"
-    return f"{figure(time * 1e3)} ms"
+        return f"{_short(time * 1e6)} µs"
+    return f"{_short(time * 1e3)} ms"
+
+
+def _short(number: float) -> str:
+    """Three digits, and no zeros after the point."""
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
