@@ -92,7 +92,7 @@ def heading(title: str, legend: Sequence[Swatch], left: float = LEFT) -> tuple[f
         for nth, row in enumerate(rows)
     ]
     for width, (picture, name) in zip(widths, legend, strict=True):
-        if x > left and x + width - 18 > WIDTH - RIGHT:
+        if x > left and x + width - 18 > WIDTH - RIGHT + 1e-6:  # sums of floats
             x, top = left, top + 22
         parts.append(
             f'<g transform="translate({x:.0f} {top})">{picture}<text x="19" y="12" font-size="12">{escape(name)}'
