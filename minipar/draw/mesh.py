@@ -50,14 +50,14 @@ def mesh_svg(
             left, above = x + GAP + place % across * cell, y + 22 + place // across * (TALL + GAP)
             colour = colours.get(rank, "none")
             frame = 'stroke-width="4"' if rank == chosen else 'stroke-opacity=".4"'
-            words = "currentColor" if colour == "none" else ink(colour)
+            written = "currentColor" if colour == "none" else ink(colour)
             parts.append(
                 f'<rect x="{left + 2:.1f}" y="{above:.1f}" width="{cell - 4:.1f}" height="{TALL}" fill="{colour}" '
                 f'stroke="currentColor" {frame}/>'
                 f'<text x="{left + cell / 2:.1f}" y="{above + 19:.1f}" font-size="13" text-anchor="middle" '
-                f'fill="{words}">{rank}</text>'
+                f'fill="{written}">{rank}</text>'
                 f'<text x="{left + cell / 2:.1f}" y="{above + 36:.1f}" font-size="11" text-anchor="middle" '
-                f'fill="{words}">{escape(name(rank))}</text>'
+                f'fill="{written}">{escape(name(rank))}</text>'
             )
     words = [f"{axis}: {', '.join(map(str, ranks))}" for axis, ranks in partners.items()]
     height = top + -(-nodes // 2) * (high + GAP) + 4
