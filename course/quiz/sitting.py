@@ -55,7 +55,7 @@ class Sitting:
         self._source, self._progress, self.notice = source, progress, ""
         self._began: float | None = None
         kept, tries = self._kept("answer"), self._kept("attempt")
-        self.best = max((event.points for event in tries), default=None)
+        self.best = max((min(event.points, 1.0) for event in tries), default=None)
         self.tries = len({str(_detail(event).get("seed")) for event in tries})
         seed = _detail(kept[-1]).get("seed") if kept else None
         if new or not self._resume(seed, kept, tries):

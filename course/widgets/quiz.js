@@ -65,7 +65,8 @@ function form(model, words, question, number) {
     const now = JSON.stringify([grade, kept, closed]);
     if (now === last) return;
     last = now;
-    const note = kept && model.get("at_the_end") ? [make("p", {}, words.kept)] : [];
+    const said = kept && model.get("at_the_end") ? words.kept : closed ? words.no_answer : "";
+    const note = said ? [make("p", {}, said)] : [];
     status.replaceChildren(...(grade ? comment(grade, question, words) : note));
     if (closed && !button.disabled) {
       // What is disabled loses the focus, and JupyterLab would take the next key for a command: hand it on first.

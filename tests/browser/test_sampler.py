@@ -240,6 +240,11 @@ def test_answers_and_score_are_found_after_a_restart_of_the_kernel(page: Page, q
     solved = quiz.locator("form[data-question=number]")
     expect(solved.locator(".solution")).to_contain_text("3 of 11 steps are idle")
     expect(solved.locator("input")).to_be_disabled()
+    page.set_viewport_size({"width": 1366, "height": 4000})
+    for theme in ("Dark", "Light"):
+        lab.choose_theme(page, theme)
+        lab.keep(quiz, f"sampler-answered-{theme.lower()}")
+    page.set_viewport_size({"width": 1366, "height": 768})
 
 
 def test_a_retake_by_keys_draws_new_numbers_and_the_best_stays(page: Page, quiz: Locator, root: Path) -> None:
@@ -268,6 +273,7 @@ def test_an_exam_is_handed_in_by_keys_and_shows_then_what_was_right(page: Page, 
     expect(exam.locator(".score")).to_contain_text("Hand in again, if you mean it.")
     press(page, "Enter")
     expect(exam.locator("form:has(.remark)")).to_have_count(1)
+    expect(exam.get_by_text("You gave no answer.")).to_have_count(exam.locator("form").count() - 1)
     expect(exam.locator(".score")).to_contain_text("It took 1 minute.")
     with sqlite3.connect(root / "data" / "progress.sqlite3") as db:
         rows = db.execute("SELECT count(*) FROM event WHERE kind = 'attempt' AND item = 'exam'").fetchall()
