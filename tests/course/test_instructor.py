@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
+from typer.testing import CliRunner
 
 from course.bundle import pack, read, unpack
 from course.certificate import missing, verify, work_of
 from course.certificate.keys import key_uri
+from course.cli import app
 from course.instructor.apart import grade_apart
 from course.instructor.difficulty import difficulty
 from course.instructor.grading import Signer, grade_class
@@ -150,6 +152,55 @@ def test_a_class_is_graded_and_only_who_passed_gets_a_certificate(tmp_path: Path
     assert [row["00-start"] for row in table] == ["100.0", "100.0", ""]
     assert table[0]["certificate"]
     assert not table[1]["certificate"]
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["instructor", *arguments])
+
+
+def test_the_commands_from_a_key_to_a_certificate_that_the_key_verifies(tmp_path: Path, data_folder: Path) -> None:
+    bundle = str(bundle_of(passed(tmp_path / "1"), tmp_path / "ada.json"))
+    to, key = tmp_path / "graded", data_folder / "instructor" / "key.json"
+    early = invoke("grade", bundle, "--to", str(to))
+    assert (early.exit_code, to.exists()) == (1, False)
+    assert "course instructor init" in early.stderr
+
+    made = invoke("init", "--name", " Prof.  Hopper ")
+    assert made.exit_code == 0, made.output
+    assert key.stat().st_mode & 0o077 == 0, "only its owner can read it"
+    kept = key.read_bytes()
+    again = invoke("init", "--name", "Eve")
+    assert (again.exit_code, key.read_bytes()) == (1, kept)
+
+    done = invoke("grade", bundle, "--to", str(to))
+    assert done.exit_code == 0, done.output
+    assert "runs the learners' code" in done.stdout
+    assert "Ada Lovelace: certificate " in done.stdout
+    (row,) = rows_of(to)
+    assert (row["exam, graded"], row["exercises passed"], row["remarks"]) == ("100.0", "1 / 1", "")
+    public = str(data_folder / "instructor" / "public.pem")
+    told = CliRunner().invoke(app, ["verify", str(next(to.glob("*.svg"))), "--key", public])
+    assert told.exit_code == 0, told.output
+    assert "Signed by Prof. Hopper" in told.stdout
+    assert "with the key that you gave" in told.stdout
+
+    twice = invoke("grade", bundle, "--to", str(to))
+    assert twice.exit_code == 1
+    assert "not overwritten" in twice.stderr
+
+
+def test_the_report_names_every_question_whole(tmp_path: Path) -> None:
+    bundle = str(bundle_of(passed(tmp_path / "1"), tmp_path / "ada.json"))
+    told = invoke("report", bundle)
+    assert told.exit_code == 0, told.output
+    assert "1 learner\n" in told.stdout
+    assert "…" not in told.stdout
+    assert "two-micro-batches" in told.stdout
+    broken = tmp_path / "broken.json"
+    broken.write_text("[")
+    refused = invoke("report", bundle, str(broken))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "broken.json: it is no JSON" in refused.stderr
 
 
 def test_where_every_bundle_is_refused_nothing_is_written(tmp_path: Path, signer: Signer) -> None:

@@ -244,7 +244,7 @@ def test_bytes_that_the_ledger_does_not_know_are_seen_from_outside(attack: str) 
 
 @counted
 def test_the_honest_way_is_never_taken_for_a_cheat() -> None:
-    for _ in range(10):
+    for _ in range(5):
         assert judged("return comm.all_gather(x @ w, tp, dim=1)").status is Status.PASSED
 
 
