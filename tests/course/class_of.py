@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from course.bundle import pack
 from course.certificate.work import required
 from course.exercises.check import find as find_exercise
 from course.exercises.submission import capture
-from course.lessons import find
+from course.lessons import find, lessons
 from course.progress import Progress
 from course.quiz.attempt import draw, grade_attempt
 from course.quiz.exam import EXAM, exam
@@ -19,8 +20,13 @@ from course.quiz.schema import Quiz, load
 LEARNER = "urn:ietf:params:oauth:jwk-thumbprint:sha-256:" + "A" * 43
 
 
+@cache
+def loaded(name: str) -> Quiz:
+    return load(find(name).quiz)
+
+
 def quiz_of(name: str, seed: int) -> Quiz:
-    return exam(seed) if name == EXAM else load(find(name).quiz)
+    return exam(seed, [loaded(lesson.name) for lesson in lessons()]) if name == EXAM else loaded(name)
 
 
 def right_answers(name: str, seed: int) -> dict[str, Any]:
