@@ -9,11 +9,15 @@ from minipar.words import _, plural
 
 
 class Table(NamedTuple):
-    """Heads, one row of texts a lesson (the first names it), the exam's row last, and the sentences below."""
+    """Heads, one row of texts a lesson (the first names it), the exam's row last, and the sentences below.
+
+    notebooks: each row's notebook, as a name beside the one that shows the table; empty for the exam.
+    """
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    notebooks: tuple[str, ...]
     sentences: tuple[str, ...]
 
 
@@ -33,7 +37,8 @@ def table(course: Course) -> Table:
     ]
     exam = _score(course.exam, course.exam_passed)
     rows.append((_("Final exam"), exam, "", f"{course.exam_minutes:.0f}", "", _yes(course.exam_passed)))
-    return Table(_("Your progress"), heads, tuple(rows), _sentences(course))
+    notebooks = (*(one.lesson.notebook.name for one in course.lessons), "")
+    return Table(_("Your progress"), heads, tuple(rows), notebooks, _sentences(course))
 
 
 def _score(share: float | None, passed: bool) -> str:

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from minipar.words import _
+
 COMMANDS = {
     "doctor": "Say what this machine can do: versions, devices, backend and why, how fast ranks start and talk.",
     "export": "Join the weights of a checkpoint, however they were split, into one safetensors file for the unsplit "
@@ -35,10 +37,20 @@ def loaded(name: str, package: str = "minipar.commands") -> Any:
     word = name.replace("-", "_")
     command = getattr(import_module(f"{package}.{word}"), f"{word}_command")
     if isinstance(command, typer.Typer):
-        return get_command(command)
+        return translated(get_command(command))
     alone = typer.Typer(add_completion=False)
     alone.command(name)(command)
-    return get_command(alone)
+    return translated(get_command(alone))
+
+
+def translated(command: Any) -> Any:
+    """The command, or group of commands, with its help in the reader's language."""
+    for part in (command, *command.params):
+        if getattr(part, "help", None):
+            part.help = _(part.help)
+    for one in getattr(command, "commands", {}).values():
+        translated(one)
+    return command
 
 
 class Commands(TyperGroup):
@@ -49,7 +61,8 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=line) for name, line in self.lines.items()}
+        self.help = _(self.help or "")
+        self.commands = {name: TyperCommand(name, help=_(line)) for name, line in self.lines.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The name of the command that is run, the command itself, and the arguments left for it."""

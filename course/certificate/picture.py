@@ -14,7 +14,7 @@ from course.certificate.keys import fingerprint
 from course.certificate.shapes import HEIGHT, INK, QUIET, WIDTH, Box, Line, Page, Shape, Text
 from course.lessons import lessons
 from course.quiz.exam import EXAM
-from minipar.draw import FILL
+from minipar.draw import FILL, percent
 from minipar.pipeline import one_f_one_b, simulate
 from minipar.words import _, plural
 
@@ -58,6 +58,9 @@ def _frieze() -> Iterator[Shape]:
         x, y = MARGIN + span.start * unit, FRIEZE_TOP + span.rank * ROW
         width = (span.end - span.start) * unit
         yield Box(x + 0.2, y + 0.2, width - 0.4, ROW - 0.4, FILL[span.action.kind])
+    words = _("one forward, one backward: {stages} stages, {count} micro-batches, idle {idle} of the time")
+    caption = words.format(stages=STAGES, count=MICRO_BATCHES, idle=percent(timeline.bubble_of_total))
+    yield Text(WIDTH - MARGIN, bottom + 4.4, 2.6, caption, color=QUIET, anchor="end", room=WIDTH - 2 * MARGIN)
 
 
 def _heading(credential: Credential, title: str) -> Iterator[Shape]:
@@ -84,12 +87,12 @@ def _table(credential: Credential) -> Iterator[Shape]:
         y = TABLE_TOP + (number % ROWS) * TABLE_ROW
         exam = quiz == EXAM
         label = _("Final exam") if exam else f"{quiz[:2]}  {titles.get(quiz, quiz)}"
-        yield Text(x, y, 3.5, label, bold=exam, room=width - 43, group="label")
+        yield Text(x, y, 3.5, label, bold=exam, room=width - 38, group="table")
         if not exam:
             count = plural("{count} exercise", "{count} exercises", done.count(quiz))
-            yield Text(x + width - 19, y, 3.0, count, color=QUIET, anchor="end", room=22)
+            yield Text(x + width - 17, y, 3.0, count, color=QUIET, anchor="end", room=19, group="table")
         value = "–" if score is None else _("{score} %").format(score=score)
-        yield Text(x + width, y, 3.5, value, bold=exam, anchor="end", room=18)
+        yield Text(x + width, y, 3.5, value, bold=exam, anchor="end", room=16, group="table")
         yield Line(x, y + 1.9, x + width, y + 1.9, thick=0.15)
 
 
@@ -108,8 +111,10 @@ def _seal(identifier: str) -> Iterator[Shape]:
                 yield Box(left + start * side, top + row * side, (column - start) * side, side, INK)
                 start = None
     groups = identifier.split("-")
-    for number, line in enumerate(("-".join(groups[:4]), "-".join(groups[4:]))):
-        yield Text(left + QR / 2, top + QR + 5 + 4 * number, 3.0, line, "mono", anchor="middle", room=QR + 8)
+    below = top + QR + 5
+    yield Text(left + QR / 2, below, 3.0, _("ID of this certificate"), color=QUIET, anchor="middle", room=QR + 8)
+    for number, line in enumerate(("-".join(groups[:4]), "-".join(groups[4:])), 1):
+        yield Text(left + QR / 2, below + 4.2 * number, 3.0, line, "mono", anchor="middle", room=QR + 8)
 
 
 def _foot(credential: Credential) -> Iterator[Shape]:

@@ -27,7 +27,7 @@ def certificate_command(name: Name, to: To = None) -> None:
         name = person_name(name)
         work = work_of(Progress().log())
         if lacking := missing(work):
-            say(plural("One thing is missing for the certificate:", "{count} things are missing:", len(lacking)))
+            say(_missing(len(lacking)))
             for sentence in lacking:
                 say(f"  - {sentence}")
             raise typer.Exit(1)
@@ -40,6 +40,10 @@ def certificate_command(name: Name, to: To = None) -> None:
     tell_unknown(issued.unknown)
     say(_("It is signed with your own key, which proves that nothing was changed since. Whether the work is yours,"))
     say(_("an instructor can say who grades it again: hand in a bundle with `course submit`."))
+
+
+def _missing(count: int) -> str:
+    return plural("One thing is missing for the certificate:", "{count} things are missing for the certificate:", count)
 
 
 def tell_unknown(unknown: str) -> None:

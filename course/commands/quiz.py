@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -41,6 +43,8 @@ def quiz_command(
         return
     with clear_errors():
         sitting = _sitting(source(name), new)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a key of another encoding is no answer, and no crash
     if not Terminal(sitting, console).run():
         raise typer.Exit(130)
 

@@ -65,6 +65,8 @@ def with_id(identifier: str, folder: Path) -> Path:
 def _tell(verified: Verified, carrier: Carrier) -> None:
     credential, key = verified.credential, fingerprint(verified.credential.issuer.id)
     say(_("Valid: nothing was changed since it was signed."), "green")
+    if carrier is Carrier.PICTURE:
+        say(_("What the picture shows is not signed: believe what is written here, not what is drawn."), "yellow")
     say(_("  ID       {id}").format(id=short_id(credential.id)))
     say(_("  Learner  {name}").format(name=credential.learner))
     say(
@@ -79,8 +81,6 @@ def _tell(verified: Verified, carrier: Carrier) -> None:
     say(_("  Exercises passed: {count}").format(count=exercises))
     say(_("  Signed by {name}, key {key}").format(name=credential.issuer.name, key=key))
     say(_what_it_proves(verified))
-    if carrier is Carrier.PICTURE:
-        say(_("What the picture shows is not signed: believe what is written here, not what is drawn."))
 
 
 def _what_it_proves(verified: Verified) -> str:

@@ -99,19 +99,26 @@ def ask(exercise: str, source: str, file: Path | None) -> dict[str, Any]:
     The first call starts the judge, which takes some seconds. Raises `JudgeGone` where it ends meanwhile.
     """
     global _judge
+    request = {"exercise": exercise, "source": source, "file": str(file) if file else None}
     with _lock:
-        if _judge is not None and (_judge.owner != os.getpid() or _judge.process.poll() is not None):
-            if _judge.owner == os.getpid():
-                _judge.end()
-            _judge = None
-        if _judge is None:
-            _judge = _Judge()
+        used = _living()
         try:
-            return _judge.ask({"exercise": exercise, "source": source, "file": str(file) if file else None})
+            if used is not None:
+                with contextlib.suppress(JudgeGone):  # what it ran before may have harmed it; a fresh one judges anew
+                    return used.ask(request)
+                used.end()
+            _judge = _Judge()
+            return _judge.ask(request)
         except BaseException:  # an interrupt too: whatever still runs is not wanted any more
-            _judge.end()
-            _judge = None
+            end()
             raise
+
+
+def _living() -> _Judge | None:
+    """This process's judge, if it has one that is not gone."""
+    if _judge is not None and _judge.owner == os.getpid() and _judge.process.poll() is not None:
+        end()
+    return _judge if _judge is not None and _judge.owner == os.getpid() else None
 
 
 def end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from course.quiz.perfect import perfect
 from course.quiz.schema import Generated, Quiz, understand
 
 QUIZZES = ROOT / "quizzes"
+HEADING = re.compile(r"#{1,6}\s+")
 SEEDS = range(20)
 
 
@@ -67,8 +69,17 @@ def headings(notebook: Path) -> Sequence[str]:
     """The headings of a notebook, in order."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-    lines = [line for text in texts for line in text.splitlines()]
-    return [line.lstrip("#").strip() for line in lines if line.startswith("#")]
+    return [HEADING.sub("", line).strip() for text in texts for line in _outside_code(text) if HEADING.match(line)]
+
+
+def _outside_code(text: str) -> Iterator[str]:
+    """The lines that are not in a block of code, in which # begins a comment."""
+    inside = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif not inside:
+            yield line
 
 
 def _answers(document: Document, quiz: Quiz) -> Iterator[str]:

@@ -39,7 +39,7 @@ def exam(seed: int, quizzes: Sequence[Quiz] | None = None) -> Quiz:
 def _of_lesson(quiz: Quiz, dice: Dice) -> Iterator[AnyQuestion]:
     for question in dice.shuffled(quiz.questions)[:FROM_EACH]:
         where = question.read_again and f"{localized(quiz.title)}: {question.read_again}"
-        yield question.model_copy(update={"id": f"{quiz.id}-{question.id}"[:64], "points": 1.0, "read_again": where})
+        yield question.model_copy(update={"id": f"{quiz.id}-{question.id}", "points": 1.0, "read_again": where})
 
 
 def _generated(name: str) -> Generated:

@@ -55,7 +55,7 @@ class Sitting:
         self._source, self._progress, self.notice = source, progress, ""
         self._began: float | None = None
         kept, tries = self._kept("answer"), self._kept("attempt")
-        self.best = max((event.points for event in tries), default=None)
+        self.best = max((min(event.points, 1.0) for event in tries), default=None)
         self.tries = len({str(_detail(event).get("seed")) for event in tries})
         seed = _detail(kept[-1]).get("seed") if kept else None
         if new or not self._resume(seed, kept, tries):
@@ -86,8 +86,10 @@ class Sitting:
                 if detail.get("quiz") != self.quiz.sha256:
                     return False
                 self.answers[str(detail.get("question"))] = detail.get("answer")
-                self._seconds_before = float(detail.get("seconds", 0.0))
-        self.answers = {id_: answer for id_, answer in self.answers.items() if id_ in self._by_id}
+                self._seconds_before = _seconds(detail.get("seconds"))
+        # The log may have come from elsewhere, by `course progress --import`: what is no answer is not shown as one.
+        graded = grade_attempt(self.quiz, seed, self.answers).grades
+        self.answers = {id_: answer for id_, answer in self.answers.items() if id_ in graded}
         self.handed_in = any(_detail(event).get("seed") == seed for event in tries)
         return True
 
@@ -198,6 +200,12 @@ class Sitting:
             times = plural("{count} attempt", "{count} attempts", self.tries)
             said.append(_("Best so far: {share} ({attempts}).").format(share=percent(self.best), attempts=times))
         return " ".join(said)
+
+
+def _seconds(kept: Any) -> float:
+    """Seconds as they were kept, or none where that is no time."""
+    is_time = isinstance(kept, int | float) and not isinstance(kept, bool) and 0 <= kept < 1e9
+    return float(kept) if is_time else 0.0
 
 
 def _detail(event: Event) -> Mapping[str, Any]:

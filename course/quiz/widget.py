@@ -30,6 +30,7 @@ def _words() -> dict[str, str]:
         "pick": _("pick one"),
         "schedule": _("Your schedule, one line for each of {count} ranks:"),
         "schedule_help": _("`F0` is the forward of micro-batch 0, `B0` its backward. Rank 0 comes first."),
+        "no_answer": _("You gave no answer."),
         "right": _("Right:"),
         "wrong": _("Not right:"),
         "hand_in": _("Hand in"),

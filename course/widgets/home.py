@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from urllib.parse import quote
 
 from IPython.display import HTML
 
@@ -34,8 +35,10 @@ def to_html(shown: Table) -> str:
     """The table as a page's part; every text in it is escaped."""
     head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in shown.heads)
     body = "".join(
-        f"<tr><th scope='row'>{escape(name)}</th>" + "".join(f"<td>{escape(text)}</td>" for text in rest) + "</tr>"
-        for name, *rest in shown.rows
+        f"<tr><th scope='row'>{_linked(name, notebook)}</th>"
+        + "".join(f"<td>{escape(text)}</td>" for text in rest)
+        + "</tr>"
+        for (name, *rest), notebook in zip(shown.rows, shown.notebooks, strict=True)
     )
     below = "".join(f"<p>{escape(sentence)}</p>" for sentence in shown.sentences)
     title = escape(shown.title)
@@ -44,3 +47,7 @@ def to_html(shown: Table) -> str:
         f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         f"<div class='course-home'>{below}</div>"
     )
+
+
+def _linked(name: str, notebook: str) -> str:
+    return f"<a href='{quote(notebook)}'>{escape(name)}</a>" if notebook else escape(name)

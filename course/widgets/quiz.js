@@ -4,13 +4,13 @@ function render({ model, el }) {
   el.addEventListener("focusin", () => model.send({ do: "begin" }), { once: true });
   const words = model.get("words");
   const forms = make("div");
-  const score = make("p", { className: "score", role: "status" });
+  const score = make("p", { className: "score", role: "status", tabIndex: -1 });
   const buttons = make("div", { className: "buttons" });
   el.append(forms, score, buttons);
 
   let shown = [];
   const ask = () => {
-    const inside = forms.contains(document.activeElement) || buttons.contains(document.activeElement);
+    const inside = el.contains(document.activeElement);
     shown = model.get("questions").map((question, i) => form(model, words, question, i + 1));
     forms.replaceChildren(...shown.map(({ node }) => node));
     if (inside && el.isConnected) forms.querySelector("input, button, select, textarea")?.focus();
@@ -22,6 +22,7 @@ function render({ model, el }) {
   const offer = () => {
     const names = model.get("buttons");
     if ([...buttons.children].map((b) => b.dataset.do).join() === names.join()) return;
+    if (buttons.contains(document.activeElement)) score.focus(); // a button that goes would take the focus with it
     buttons.replaceChildren(
       ...names.map((name) => {
         const button = make("button", { type: "button" }, words[name]);
@@ -64,7 +65,8 @@ function form(model, words, question, number) {
     const now = JSON.stringify([grade, kept, closed]);
     if (now === last) return;
     last = now;
-    const note = kept && model.get("at_the_end") ? [make("p", {}, words.kept)] : [];
+    const said = kept && model.get("at_the_end") ? words.kept : closed ? words.no_answer : "";
+    const note = said ? [make("p", {}, said)] : [];
     status.replaceChildren(...(grade ? comment(grade, question, words) : note));
     if (closed && !button.disabled) {
       // What is disabled loses the focus, and JupyterLab would take the next key for a command: hand it on first.
@@ -95,9 +97,11 @@ function comment({ remarks, read_again: heading, notice, solution }, question, w
 
 // The heading to read again: a button that goes there, or only its name where it is in another lesson.
 function link(heading) {
-  const target = [...document.querySelectorAll("h1, h2, h3")].find((h) => h.textContent.replace("¶", "").trim() === heading);
-  if (!target) return make("em", {}, heading);
-  const button = make("button", { type: "button", className: "link" }, heading);
+  const shown = heading.replaceAll("`", "");
+  const headings = [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")];
+  const target = headings.find((h) => h.textContent.replace("¶", "").trim() === shown);
+  if (!target) return make("em", {}, ...prose(heading));
+  const button = make("button", { type: "button", className: "link" }, ...prose(heading));
   button.addEventListener("click", () => target.scrollIntoView({ behavior: "smooth" }));
   return button;
 }

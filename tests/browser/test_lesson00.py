@@ -1,26 +1,17 @@
 """Lesson 00 as a learner meets it: JupyterLab in a real browser, dragged, answered, restarted, looked at."""
 
-import os
 import shutil
 import statistics
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 
-from course import server
 from course.lessons import ROOT, find
+from tests.browser import lab
+from tests.browser.lab import menu
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-INSTALL = "there is no Chromium; install it with: sudo apt-get install chromium"
-ARTEFACTS = ROOT / "artefacts"
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason=INSTALL),
-]
+pytestmark = lab.MARKS
 
 # The time from a slider's move to the new picture on the page, in milliseconds, for each of some moves.
 MEASURE = """async ([slider, picture]) => {
@@ -50,26 +41,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The lesson opened in a browser: a copy, so that running it leaves the checkout clean."""
     root = tmp_path_factory.mktemp("course")
     shutil.copytree(ROOT / "notebooks", root / "notebooks")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_DATA", str(root / "data"))
-        running = server.start(find("00"), root)
-        try:
-            running.wait()
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=BROWSER, args=OPTIONS)
-                page = browser.new_page(viewport={"width": 1366, "height": 768})
-                page.goto(running.address)
-                page.locator("#jp-main-statusbar").get_by_text("Idle").wait_for(timeout=60_000)
-                yield page
-                browser.close()
-        finally:
-            running.process.terminate()
-            running.process.wait()
-
-
-def menu(page: Page, name: str, item: str) -> None:
-    page.get_by_role("menuitem", name=name, exact=True).click()
-    page.get_by_role("menuitem", name=item, exact=True).click()
+    with lab.opened(find("00"), root) as page:
+        yield page
 
 
 def run_all(page: Page) -> None:
@@ -80,8 +53,7 @@ def run_all(page: Page) -> None:
 
 
 def keep(target: Page | Locator, name: str) -> None:
-    ARTEFACTS.mkdir(exist_ok=True)
-    target.screenshot(path=ARTEFACTS / f"lesson00-{name}.png")
+    lab.keep(target, f"lesson00-{name}")
 
 
 def test_all_cells_run_without_an_error(page: Page) -> None:
@@ -161,10 +133,8 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback(page: Page) -> None
 
 
 def test_the_score_is_found_after_a_restart_of_the_kernel(page: Page) -> None:
-    menu(page, "Kernel", "Restart Kernel and Clear Outputs of All Cells…")
-    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    lab.restart(page)
     expect(page.locator(".course-quiz")).to_have_count(0)
-    page.locator("#jp-main-statusbar").get_by_text("Idle").wait_for(timeout=60_000)
     run_all(page)
     expect(page.locator(".course-quiz .score")).to_contain_text("1 of 6 points")
 
@@ -172,11 +142,7 @@ def test_the_score_is_found_after_a_restart_of_the_kernel(page: Page) -> None:
 @pytest.mark.parametrize(("theme", "width"), [("Light", 1366), ("Dark", 1366), ("Light", 800)])
 def test_nothing_is_wider_than_the_window(page: Page, theme: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 768})
-    page.get_by_role("menuitem", name="Settings", exact=True).click()
-    entries = page.locator(".lm-Menu-itemLabel")  # submenus have no role in JupyterLab 4.6
-    entries.get_by_text("Theme", exact=True).click()
-    entries.get_by_text(f"JupyterLab {theme}", exact=True).click()
-    page.locator(f"body[data-jp-theme-light='{'true' if theme == 'Light' else 'false'}']").wait_for(state="attached")
+    lab.choose_theme(page, theme)
     for name in ("predict", "explorer", "quiz"):
         widget = page.locator(f".course-{name}")
         widget.scroll_into_view_if_needed()

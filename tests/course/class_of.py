@@ -1,15 +1,16 @@
 """Learners to test with: what they have done, recorded as the fronts record it, and their bundles."""
 
 import hashlib
-import inspect
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from course.bundle import pack
 from course.certificate.work import required
 from course.exercises.check import find as find_exercise
-from course.lessons import find
+from course.exercises.submission import capture
+from course.lessons import find, lessons
 from course.progress import Progress
 from course.quiz.attempt import draw, grade_attempt
 from course.quiz.exam import EXAM, exam
@@ -19,8 +20,13 @@ from course.quiz.schema import Quiz, load
 LEARNER = "urn:ietf:params:oauth:jwk-thumbprint:sha-256:" + "A" * 43
 
 
+@cache
+def loaded(name: str) -> Quiz:
+    return load(find(name).quiz)
+
+
 def quiz_of(name: str, seed: int) -> Quiz:
-    return exam(seed) if name == EXAM else load(find(name).quiz)
+    return exam(seed, [loaded(lesson.name) for lesson in lessons()]) if name == EXAM else loaded(name)
 
 
 def right_answers(name: str, seed: int) -> dict[str, Any]:
@@ -46,7 +52,7 @@ def solve(progress: Progress, item: str, source: str | None = None, points: floa
 
 
 def solution_source(item: str) -> str:
-    return inspect.getsource(find_exercise(item.partition("/")[2]).solution)
+    return capture(find_exercise(item.partition("/")[2]).solution)
 
 
 def passed(path: Path, seed: int = 7) -> Progress:

@@ -6,6 +6,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,7 @@ def test_bytes_that_the_ledger_does_not_know_are_seen_from_outside(attack: str) 
 
 @counted
 def test_the_honest_way_is_never_taken_for_a_cheat() -> None:
-    for _ in range(10):
+    for _ in range(5):
         assert judged("return comm.all_gather(x @ w, tp, dim=1)").status is Status.PASSED
 
 
@@ -393,14 +394,22 @@ def test_who_kills_the_judge_or_speaks_for_it_has_not_passed(attack: Callable[..
 
 
 @pytest.mark.usefixtures("fresh_judge")
-def test_an_interrupted_check_leaves_no_process_behind() -> None:
+def test_an_interrupted_check_leaves_no_process_behind(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
 
+    mark = str(tmp_path / "runs")
+
     def endless(x, w, tp):  # type: ignore[no-untyped-def]
+        open(mark, "w").close()
         while True:
             pass
 
-    threading.Timer(8.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    def interrupt() -> None:
+        while not Path(mark).exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         check("column-linear", endless)
     left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]

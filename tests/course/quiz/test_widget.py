@@ -117,8 +117,8 @@ def test_an_answer_that_is_none_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [{}, {"do": "x"}, {"do": "answer"}, {"do": "answer", "question": ["a"]}, {"do": "answer", "question": "no"},
-                {"do": "retake"}, {"do": "hand_in"}, {"do": None}]
+    "message", [{}, {"do": "x"}, {"do": "answer"}, {"do": "answer", "question": ["a"]},
+                {"do": "answer", "question": "no"}, {"do": "retake"}, {"do": "hand_in"}, {"do": None}]
 )  # fmt: skip
 def test_a_message_that_makes_no_sense_changes_nothing(message: dict[str, Any]) -> None:
     widget = quiz("00")
