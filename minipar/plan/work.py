@@ -76,13 +76,13 @@ class Bench(NamedTuple):
     software: Software
 
     def matmul(self, rows: float, wide: float, out: float) -> float:
-        """Seconds of a matrix product ``[rows, wide] · [wide, out]`` in half precision.
+        """Seconds of a matrix product ``[rows, wide] · [wide, out]``.
 
         The arithmetic at the software's share of the peak, and three matrices through memory beside it: small ones
         are slow because they bring little arithmetic for their bytes (Williams et al. 2009, the roofline).
         """
         arithmetic = 2 * rows * wide * out / (self.hardware.flops * self.software.matmul)
-        traffic = 2 * (rows * wide + wide * out + rows * out) / self.hardware.bandwidth
+        traffic = self.software.feature * (rows * wide + wide * out + rows * out) / self.hardware.bandwidth
         return arithmetic + traffic
 
     def through_memory(self, size: float) -> float:
@@ -115,13 +115,17 @@ def _block(model: Model, layout: Numbers, bench: Bench, least: float) -> Directi
     written_bytes, core_bytes = touched(software.saved(model), layout)
     memory = bench.through_memory(tokens * written_bytes)
     links = _tensor_links(model, layout, bench)
-    forward = Work(matrices + core, memory, links)
+    # On a CPU the host is a part of the work; autograd's half of it is about as long as the forward's.
+    host = 0.0 if software.ahead else least / 2
+    forward = Work(matrices + core, memory, links, host)
     again = Work()
     if layout.recompute is Recompute.FULL:
         again = Work(recompute=forward.total)
     elif layout.recompute is Recompute.SELECTIVE:
         again = Work(recompute=core + bench.through_memory(tokens * core_bytes))
-    backward = Work(2 * (matrices + core), 2 * memory, links * (1 - software.tensor_overlap)).plus(again)
+    backward = Work(2 * (matrices + core), 2 * memory, links * (1 - software.tensor_overlap), host).plus(again)
+    if not software.ahead:
+        return Direction(forward, backward)
     # Both directions together are no shorter than the host takes to start them.
     spare = max(0.0, least - forward.total - backward.total)
     return Direction(forward._replace(host=spare / 3), backward._replace(host=spare * 2 / 3))
@@ -131,7 +135,7 @@ def _tensor_links(model: Model, layout: Numbers, bench: Bench) -> float:
     """Two all-reduces a direction, or as many pairs of all-gather and reduce-scatter: they cost the same."""
     if layout.tp == 1:
         return 0.0
-    size = 2 * layout.micro_batch * model.sequence * model.hidden
+    size = bench.software.feature * layout.micro_batch * model.sequence * model.hidden
     link = bench.hardware.link(layout.tp, 1)
     if layout.tp > bench.hardware.per_node:
         link = link._replace(beta=link.beta / bench.software.ways)
@@ -148,7 +152,13 @@ def _head(model: Model, tp: int, micro_batch: int, bench: Bench) -> Direction:
     tokens, run = micro_batch * model.sequence, -(-model.vocabulary // tp)
     product = bench.matmul(tokens, model.hidden, run)
     memory = bench.through_memory(tokens * run * bench.software.logits)
-    return Direction(Work(product, memory), Work(2 * product, memory))
+    forward, backward = Work(product, memory), Work(2 * product, memory)
+    if bench.software.ahead:
+        return Direction(forward, backward)
+    # On a CPU the small all-reduces cost as much as the large: the embedding's and the loss's two; the head's.
+    host, link = bench.software.ends / 3, bench.hardware.link(tp, 1)
+    call = 2 * (tp - 1) * (link.alpha + bench.software.wait(tp, bench.hardware))
+    return Direction(forward._replace(host=2 * host + 3 * call), backward._replace(host=host + call))
 
 
 @lru_cache(maxsize=4096)
