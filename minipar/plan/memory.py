@@ -37,6 +37,8 @@ class Memory(Parts):
 def memory(model: Model, layout: Numbers, bench: Bench) -> tuple[Memory, ...]:
     """What each pipeline rank holds; data and tensor ranks beside each other hold as much."""
     software = bench.software
+    if software.holds is not None:
+        return software.holds(model, layout)
     holder = holders(layout.schedule, layout.pp, layout.virtual)
     blocks = counts(model, layout, bench)
     live = peak_blocks(layout, blocks)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minipar.plan.activations import Saved
 from minipar.plan.hardware import GIB, Hardware
 from minipar.plan.layout import Numbers
 from minipar.plan.model import Model
+
+if TYPE_CHECKING:
+    from minipar.plan.memory import Memory
 
 COLLECTIVES = 10
 """All-gathers and reduce-scatters of a block under sequence parallelism (Korthikanti et al. 2022, §4.2.2)."""
@@ -34,6 +38,8 @@ class Software:
     - saved: what a block keeps for its backward. feature, weight, gradient, optimizer: of one feature, and of one
       weight for itself, its gradients and its optimizer states. logit: of one logit. reserve: of a GPU's memory that
       is not for tensors: the CUDA context, NCCL's buffers, what lies between blocks of the allocator.
+    - holds: where it is known tensor by tensor what each pipeline rank holds at its worst moment, this says it, in
+      place of the sums that `minipar.plan.memory` makes of these constants.
 
     How it computes:
 
@@ -97,6 +103,7 @@ class Software:
     stalled: float = 0.0
     growth: float = 1.0
     squeezed: float = 1.0
+    holds: Callable[[Model, Numbers], tuple[Memory, ...]] | None = None
 
     def host(self, layout: Numbers, hardware: Hardware) -> float:
         """Seconds that the host needs at least to start a block's forward and backward."""

@@ -1,0 +1,101 @@
+"""What each rank of a schedule holds when it begins an action, counted in micro-batches and in messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+from typing import NamedTuple
+
+from minipar.pipeline.lower import users
+from minipar.pipeline.schedule import Action, Kind, Result, Schedule, in_order, makes
+from minipar.plan.layout import Numbers, written
+from minipar.plan.steady import HOLDING
+
+
+class Moment(NamedTuple):
+    """A rank has what an action works on, and begins it; or, with no action, is done with all of them.
+
+    live and waiting: micro-batches, for each of the rank's stages in order, whose activations it keeps (with this
+    forward's own), and whose weight gradients wait. copies: messages sent of which it does not know that they arrived.
+    mail: results that lie here for a later action.
+    """
+
+    kind: Kind | None
+    stage: int
+    live: tuple[int, ...]
+    waiting: tuple[int, ...]
+    copies: int
+    mail: int
+
+
+def moments(layout: Numbers) -> tuple[frozenset[Moment], ...]:
+    """For each pipeline rank, the moments of a step that differ.
+
+    Exact for up to 4·pp + 1 micro-batches and for schedules that hold all of them; others repeat themselves.
+    """
+    m = layout.micro_batches
+    enough = m if layout.schedule in HOLDING else min(m, 4 * layout.pp + 1)
+    return _moments(layout.schedule, layout.pp, enough, layout.virtual)
+
+
+@lru_cache(maxsize=512)
+def _moments(name: str, pp: int, micro_batches: int, virtual: int) -> tuple[frozenset[Moment], ...]:
+    schedule = written(name, pp, micro_batches, virtual)
+    ranks = [_Rank(schedule, rank) for rank in range(schedule.ranks)]
+    for rank, action, _ in in_order(schedule):
+        ranks[rank].begin(action, ranks)
+        ranks[rank].end(action, ranks)
+    return tuple(frozenset(rank.seen | {rank.now(None, -1)}) for rank in ranks)
+
+
+class _Rank:
+    """One rank while the schedule runs: it receives a message when an action needs it, as `minipar.wire.Line` does."""
+
+    def __init__(self, schedule: Schedule, rank: int) -> None:
+        self.schedule, self.rank = schedule, rank
+        self.own = [stage for stage, holder in enumerate(schedule.holder) if holder == rank]
+        self.live, self.waiting = dict.fromkeys(self.own, 0), dict.fromkeys(self.own, 0)
+        self.mail: set[Result] = set()
+        self.due: dict[int, deque[tuple[Result, int]]] = {}  # by sender: what comes, and how many of ours it had then
+        self.received: dict[int, int] = {}
+        self.sent: dict[int, int] = {}
+        self.delivered: dict[int, int] = {}
+        self.seen: set[Moment] = set()
+
+    def now(self, kind: Kind | None, stage: int) -> Moment:
+        copies = sum(self.sent.values()) - sum(self.delivered.values())
+        return Moment(kind, stage, tuple(self.live.values()), tuple(self.waiting.values()), copies, len(self.mail))
+
+    def begin(self, action: Action, ranks: list[_Rank]) -> None:
+        kind, stage, _ = action
+        if (need := self._needs(action)) is not None:
+            source = self.schedule.holder[need[1]]
+            while need not in self.mail:
+                result, had = self.due[source].popleft()
+                self.mail.add(result)
+                self.received[source] = self.received.get(source, 0) + 1
+                self.delivered[source] = max(self.delivered.get(source, 0), had)
+            self.mail.remove(need)
+        if kind == "F":
+            self.live[stage] += 1
+        self.seen.add(self.now(kind, stage))
+
+    def _needs(self, action: Action) -> Result | None:
+        kind, stage, micro_batch = action
+        if kind == "F":
+            return ("F", stage - 1, micro_batch) if stage else None
+        if kind == "W" or stage + 1 == self.schedule.stages:
+            return None
+        return "I", stage + 1, micro_batch
+
+    def end(self, action: Action, ranks: list[_Rank]) -> None:
+        kind, stage, _ = action
+        self.live[stage] -= kind in "BI"
+        self.waiting[stage] += (kind == "I") - (kind == "W")
+        for user in users(action, self.schedule.stages):
+            to = self.schedule.holder[user]
+            if to == self.rank:
+                self.mail.add(makes(action))
+            else:
+                self.sent[to] = self.sent.get(to, 0) + 1
+                ranks[to].due.setdefault(self.rank, deque()).append((makes(action), self.received.get(to, 0)))
