@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -41,9 +42,9 @@ def layers_on_rank(config: GPTConfig, tp: int, sizes: Sequence[int], rounds: int
     for size in sizes:
         features = torch.randn(size, config.sequence, config.hidden, device=mesh.device)
         for piece in pieces(model, config, size, mesh):
-            seconds = _directions(piece, model, features, every, rounds)
+            forward, backward, inputs, weights = _directions(piece, model, features, every, rounds)
             kept = kept_bytes(piece, model, features)
-            found.append(Layer(piece.name, model_of(config), tp, size, *seconds, kept))
+            found.append(Layer(piece.name, model_of(config), tp, size, forward, backward, inputs, weights, kept))
         if sum(layer.forward + layer.backward for layer in found[-2:]) > LONGEST:
             break
     return found
@@ -52,7 +53,8 @@ def layers_on_rank(config: GPTConfig, tp: int, sizes: Sequence[int], rounds: int
 def pieces(model: GPT, config: GPTConfig, size: int, mesh: Mesh) -> Iterator[Piece]:
     """A block of the model, and its ends: an embedding whose result the head and the loss then get."""
     block, head, embedding = model.blocks["0"], model.head, model.embedding
-    assert head is not None and embedding is not None
+    assert head is not None  # the model is whole
+    assert embedding is not None
     yield Piece("block", lambda x: block(x, model.moment))
     tokens = torch.randint(0, config.vocabulary, (size, config.sequence), device=mesh.device)
     loss = token_loss(config, mesh)
@@ -104,7 +106,7 @@ def _once(piece: Piece, model: nn.Module, features: Tensor, every: Axis) -> tupl
         mark()
         store.finish(0)
         mark()
-    forward, backward, _, inputs, weights = (later - earlier for earlier, later in zip(marks, marks[1:], strict=False))
+    forward, backward, _, inputs, weights = (later - earlier for earlier, later in pairwise(marks))
     return forward, backward, inputs, weights
 
 

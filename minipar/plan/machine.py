@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minipar.plan.hardware import Hardware
 from minipar.plan.layout import Numbers
@@ -59,11 +60,17 @@ class Machine:
     layers: tuple[Layer, ...]
     steps: tuple[Steps, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse constants that none fitted: they are above 0."""
+        for name, value in self.constants.items():
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}={value}; a constant is a finite number above 0")
+
     @property
     def software(self) -> Software:
         """`minipar train` on this machine."""
-        source, calibrated = self.hardware.source, self.calibrated
-        return replace(MINIPAR, source=source, calibrated=calibrated, ahead=self.ahead, **self.constants)
+        constants: dict[str, Any] = {**self.constants, "ahead": self.ahead, "calibrated": self.calibrated}
+        return replace(MINIPAR, source=self.hardware.source, **constants)
 
     @property
     def bench(self) -> Bench:

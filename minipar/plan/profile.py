@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -76,12 +74,19 @@ def profile(
 def calibrate(
     hardware: Hardware, ahead: bool, update: float, layers: Sequence[Layer], steps: Sequence[Steps]
 ) -> Machine:
-    """Fit the constants to measured times: each time counts by its ratio, and one that is far off counts less.
+    """Fit the constants to measured times. Each time counts by its ratio; one that is far off counts less.
 
-    Whole steps are what is to be predicted: they count more. ahead: the host runs ahead of the device. update: seconds of the optimizer for each weight.
+    Whole steps are what is to be predicted: they count more. ahead: the host runs ahead of the device. update: seconds
+    of the optimizer for each weight.
     """
-    start = replace(MINIPAR, ahead=ahead, update=update * hardware.bandwidth, latency=1e-4, **START)
-    rows = [*_layer_rows(layers), *(Measured(partial(_step_seconds, one), one.seconds, weight=2.0) for one in steps)]
+    begin: dict[str, Any] = {**START, "update": update * hardware.bandwidth, "latency": 1e-4}
+    start = replace(MINIPAR, ahead=ahead, **begin)
+    rows = [
+        Measured(partial(_layer_seconds, one, turn), (one.forward, one.backward)[turn])
+        for one in layers
+        for turn in (0, 1)
+    ]
+    rows += [Measured(partial(_step_seconds, one), one.seconds, weight=2.0) for one in steps]
     names = [*START, *(["latency"] if any(layer.tp > 1 for layer in layers) else [])]
     fitted = fit(start, names, rows, hardware, robust=0.2)
     constants = {name: getattr(fitted, name) for name in ("update", *names)}
@@ -94,10 +99,8 @@ def predicted(layer: Layer, bench: Bench) -> tuple[float, float]:
     return (block if layer.name == "block" else head)(layer.model, layout, bench).seconds
 
 
-def _layer_rows(layers: Sequence[Layer]) -> Iterator[Measured]:
-    for layer in layers:
-        yield Measured(lambda bench, layer=layer: predicted(layer, bench)[0], layer.forward)
-        yield Measured(lambda bench, layer=layer: predicted(layer, bench)[1], layer.backward)
+def _layer_seconds(layer: Layer, turn: int, bench: Bench) -> float:
+    return predicted(layer, bench)[turn]
 
 
 def _step_seconds(one: Steps, bench: Bench) -> float:
