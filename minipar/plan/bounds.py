@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from minipar.plan.chains import chain
 from minipar.plan.layout import Numbers
 from minipar.plan.memory import state_bytes
 from minipar.plan.model import Model
 from minipar.plan.space import Space
-from minipar.plan.time import after
-from minipar.plan.work import Bench, block, counts, head, holders
+from minipar.plan.time import after, message
+from minipar.plan.work import Bench, block, by_rank, counts, head, holders, stages
 
 SPLIT = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules whose weight gradients may come last, so that nothing need follow a rank's last action."""
@@ -42,6 +43,14 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
         least = max(least, ahead + layout.micro_batches * work)
         ahead += blocks[rank] * passed
     return least + spared(model, layouts, bench, max(ranks))
+
+
+def chained(model: Model, layout: Numbers, bench: Bench) -> float:
+    """Seconds that a layout over several ranks with a schedule of `SPLIT` cannot beat: its longest chain of waiting."""
+    held, send = stages(model, layout, bench), message(model, layout, bench)
+    costs = tuple(work.seconds for work in held)
+    least = chain(layout.schedule, layout.pp, layout.micro_batches, layout.virtual, costs, send)
+    return least + spared(model, [layout], bench, max(work.total for work in by_rank(layout, held)))
 
 
 def spared(model: Model, layouts: Iterable[Numbers], bench: Bench, slot: float) -> float:

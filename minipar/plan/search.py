@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, product
 
-from minipar.plan.bounds import SPLIT, balanced, filled, impossible
+from minipar.plan.bounds import SPLIT, balanced, chained, filled, impossible
 from minipar.plan.layout import Numbers
 from minipar.plan.memory import memory, worst
 from minipar.plan.model import Model
@@ -50,12 +50,16 @@ class Found:
 
 @dataclass(order=True)
 class _Closed:
-    """Layouts by a time that they cannot beat: all of the same work, all of the same stages, one, or one predicted."""
+    """Layouts by a time that they cannot beat: all of the same work, all of the same stages, or one.
+
+    opened: they have the same stages. fits: it is one, and has room. prediction: that one's.
+    """
 
     bound: float
     turn: int
     layouts: list[Numbers] = field(compare=False)
     opened: bool = field(compare=False, default=False)
+    fits: bool = field(compare=False, default=False)
     prediction: Prediction | None = field(compare=False, default=None)
 
 
@@ -106,12 +110,16 @@ def _best_first(
         elif len(best.layouts) > 1:
             for layout in best.layouts:
                 heapq.heappush(closed, _Closed(filled(model, [layout], bench), next(turns), [layout], opened=True))
-        elif refusal := _no_room(model, best.layouts[0], bench):
-            refused.append(refusal)
+        elif not best.fits:
+            if refusal := _no_room(model, best.layouts[0], bench):
+                refused.append(refusal)
+                continue
+            bound = chained(model, best.layouts[0], bench) if best.layouts[0].schedule in SPLIT else best.bound
+            heapq.heappush(closed, _Closed(bound, next(turns), best.layouts, opened=True, fits=True))
         else:
             simulated += 1
             result = predict(model, best.layouts[0], bench)
-            heapq.heappush(closed, _Closed(result.step_seconds, next(turns), best.layouts, True, result))
+            heapq.heappush(closed, _Closed(result.step_seconds, next(turns), best.layouts, True, True, result))
     return found, simulated
 
 
