@@ -33,12 +33,14 @@ def chain(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float
     work = [0.0] * p
     for rank, cost in zip(holder, costs, strict=True):
         work[rank] += m * sum(cost)
-    ends = list(_followed(last, holder, seconds, send))
+    ends: list[list[_At]] = [[] for _ in range(p)]
+    for end in _followed(last, holder, seconds, send):
+        ends[end.rank].append(end)
     least = 0.0
     for rank, length, start, before in _followed(first, holder, seconds, send):
-        for other, _, rest, after in ends:
+        for _, _, rest, after in ends[rank]:
             between = work[rank] - before - after
-            if other == rank and between > length / 2:  # else the one on the last micro-batch comes before
+            if between > length / 2:  # else the one on the last micro-batch comes before
                 least = max(least, start + between + rest)
     return least
 

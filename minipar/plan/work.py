@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minipar.pipeline.partition import balanced_cuts, even_cuts
 from minipar.plan.activations import touched
 from minipar.plan.hardware import Hardware
-from minipar.plan.layout import Numbers, written
+from minipar.plan.layout import STAGES_A_RANK, Numbers
 from minipar.plan.model import Model
 from minipar.plan.software import Software
 from minipar.recompute import Recompute
@@ -182,7 +182,6 @@ def by_rank(layout: Numbers, held: Sequence[Direction]) -> list[Work]:
     return ranks
 
 
-@lru_cache(maxsize=512)
 def holders(schedule: str, pp: int, virtual: int) -> tuple[int, ...]:
-    """The pipeline rank of each stage."""
-    return written(schedule, pp, 1, virtual).holder
+    """The pipeline rank of each stage: in a V there and back, else in a loop."""
+    return (*range(pp), *reversed(range(pp))) if schedule in STAGES_A_RANK else (*range(pp),) * virtual
