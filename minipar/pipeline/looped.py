@@ -229,10 +229,11 @@ def _building_blocks(name: str, ranks: int, micro_batches: int, steps: tuple[int
 
     def row(rank: int) -> Iterable[Work]:
         block = _block(p, steps)[rank]
-        timed = [
-            (start + 6 * i, kind, chunk, i) for i in range(micro_batches) for (kind, chunk), start in block.items()
-        ]
-        return [work for _, *work in sorted(timed)]  # type: ignore[misc]
+        slots = sorted((start % 6, start // 6, *work) for work, start in block.items())
+        for period in range(micro_batches + max(late for _, late, _, _ in slots)):
+            for _, late, kind, chunk in slots:
+                if period >= late:
+                    yield kind, chunk, period - late
 
     return _written(name, _vee(ranks), micro_batches, row)
 

@@ -55,7 +55,8 @@ def chained(model: Model, layout: Numbers, bench: Bench) -> float:
 
 def spared(model: Model, layouts: Iterable[Numbers], bench: Bench, slot: float) -> float:
     """What comes after the pipeline at least; `slot`: seconds of a micro-batch on a rank, at most."""
-    return bench.software.rest + min(sum(after(model, layout, bench, slot)) for layout in layouts)
+    unlike = {layout.zero: layout for layout in layouts}.values()  # what comes after is the same for all schedules
+    return bench.software.rest + min(sum(after(model, layout, bench, slot)) for layout in unlike)
 
 
 def impossible(mesh: Numbers, batch: int, model: Model, bench: Bench, space: Space) -> str | None:

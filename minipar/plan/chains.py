@@ -8,8 +8,9 @@ that one, until the last rank is done. The longest of these chains is the bound.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from minipar.pipeline.schedule import Action
@@ -68,8 +69,9 @@ def _followed(way: Way, holder: Sequence[int], seconds: dict[Task, float], send:
 def _ways(name: str, p: int, m: int, virtual: int) -> tuple[tuple[int, ...], Way, Way]:
     """Who holds which stage; the way of the first micro-batch; and the last one's from its end, told backwards."""
     schedule = written(name, p, m, virtual)
-    first = [one for row in schedule.actions for one in _befores(row, 0)]
-    last = [one for row in schedule.actions for one in _befores(row[::-1], m - 1)]
+    on_rank = 2 * schedule.virtual
+    first = [one for row in schedule.actions for one in islice(_befores(row, 0), on_rank)]
+    last = [one for row in schedule.actions for one in islice(_befores(reversed(row), m - 1), on_rank)]
 
     def turn(one: tuple[Task, Counter[Task]]) -> int:
         kind, stage = one[0]
@@ -78,7 +80,7 @@ def _ways(name: str, p: int, m: int, virtual: int) -> tuple[tuple[int, ...], Way
     return schedule.holder, tuple(sorted(first, key=turn)), tuple(sorted(last, key=turn, reverse=True))
 
 
-def _befores(row: Sequence[Action], micro_batch: int) -> Iterator[tuple[Task, Counter[Task]]]:
+def _befores(row: Iterable[Action], micro_batch: int) -> Iterator[tuple[Task, Counter[Task]]]:
     before: Counter[Task] = Counter()
     for kind, stage, own in row:
         if own == micro_batch and kind != "W":

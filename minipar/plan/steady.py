@@ -11,7 +11,6 @@ do, twice as many micro-batches are simulated, up to all of them.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -88,9 +87,11 @@ class _Order(NamedTuple):
 def _order(name: str, p: int, m: int, virtual: int) -> _Order:
     schedule = written(name, p, m, virtual)
     order = compiled(schedule)
-    kinds, stages, micro_batches = np.array([("FBIW".index(k), s, b) for k, s, b in order.actions]).T
+    kinds = np.array(["FBIW".index(action.kind) for action in order.actions])
+    _, *named = zip(*order.actions, strict=True)
+    stages, micro_batches = np.array(named)
     at = np.full((4, schedule.stages, m), -1)
     at[kinds, stages, micro_batches] = np.arange(len(kinds))
-    pairs = [pair for row in schedule.actions for pair in pairwise(row)]
-    reach = max((abs(one.micro_batch - other.micro_batch) for one, other in pairs), default=1)
-    return _Order(order, kinds, stages, at[(at >= 0).any(axis=2)], max(1, reach))
+    rows = [[action.micro_batch for action in row] for row in schedule.actions]
+    reach = max(int(np.abs(np.diff(row)).max(initial=1)) for row in rows)
+    return _Order(order, kinds, stages, at[(at >= 0).any(axis=2)], reach)
