@@ -25,12 +25,12 @@ Way = tuple[tuple[Task, Counter[Task]], ...]
 
 
 def chain(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float) -> float:
-    """Seconds that `steady.duration` is not below. For schedules whose rows begin and end alike for m > 2p."""
+    """Seconds that `steady.duration` is not below. For schedules whose rows begin and end alike for m ≥ 2p."""
     seconds: dict[Task, float] = {}
     for stage, (forward, backward) in enumerate(costs):
         seconds["F", stage], seconds["B", stage] = forward, backward
         seconds["I", stage] = seconds["W", stage] = backward / 2
-    holder, first, last = _ways(schedule, p, min(m, 2 * p + 1), virtual)
+    holder, first, last = _ways(schedule, p, min(m, 2 * p), virtual)
     work = [0.0] * p
     for rank, cost in zip(holder, costs, strict=True):
         work[rank] += m * sum(cost)

@@ -85,7 +85,7 @@ def peak_blocks(layout: Numbers, blocks: tuple[int, ...]) -> list[float]:
     """
     m = layout.micro_batches
     grows = layout.schedule in HOLDING
-    enough = 1 if grows else min(m, 2 * layout.pp + 1)
+    enough = 1 if grows else min(m, 2 * layout.pp)
     peaks = _peaks(layout.schedule, layout.pp, enough, layout.virtual, blocks)
     return [peak * m for peak in peaks] if grows else list(peaks)
 

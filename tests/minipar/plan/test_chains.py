@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from minipar.pipeline import Costs, simulate
 from minipar.pipeline.names import by_name
 from minipar.plan.bounds import SPLIT
-from minipar.plan.chains import chain
+from minipar.plan.chains import _ways, chain
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
 
@@ -29,6 +29,13 @@ def test_no_schedule_is_shorter_than_its_longest_chain(name, p, m, data):
     least = chain(name, p, m, 1, tuple(costs), send)
     assert least <= whole * (1 + 1e-9)
     assert least >= max(m * sum(cost) for cost in costs) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize("p", [1, 2, 5, 8])
+def test_rows_begin_and_end_alike_however_many_micro_batches(name, p):
+    for m in range(2 * p + 1, 4 * p + 2):
+        assert _ways(name, p, m, 1) == _ways(name, p, 2 * p, 1)
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"])
