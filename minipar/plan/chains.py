@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from minipar.pipeline.schedule import Action
 from minipar.plan.layout import written
-from minipar.plan.steady import Costs
+from minipar.plan.steady import Costs, seconds_of
 
 Task = tuple[str, int]
 """An action's kind and stage."""
@@ -26,10 +26,7 @@ Way = tuple[tuple[Task, Counter[Task]], ...]
 
 def chain(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float) -> float:
     """Seconds that `steady.duration` is not below. For schedules whose rows begin and end alike for m ≥ 2p."""
-    seconds: dict[Task, float] = {}
-    for stage, (forward, backward) in enumerate(costs):
-        seconds["F", stage], seconds["B", stage] = forward, backward
-        seconds["I", stage] = seconds["W", stage] = backward / 2
+    seconds = seconds_of(costs)
     holder, first, last = _ways(schedule, p, min(m, 2 * p), virtual)
     work = [0.0] * p
     for rank, cost in zip(holder, costs, strict=True):
