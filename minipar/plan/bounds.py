@@ -24,7 +24,7 @@ def balanced(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
 
 
 def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
-    """Seconds that layouts with as many stages on the same ranks cannot beat.
+    """Seconds that layouts with as many stages on the same ranks cannot beat; they differ in schedule and ZeRO alone.
 
     A rank first waits for a forward of every stage before its own; and where backwards are whole, its last action is
     followed by a backward of each of those. Stages of a loop and of a V begin on rank 0, one rank after the other.
@@ -55,8 +55,7 @@ def chained(model: Model, layout: Numbers, bench: Bench) -> float:
 
 def spared(model: Model, layouts: Iterable[Numbers], bench: Bench, slot: float) -> float:
     """What comes after the pipeline at least; `slot`: seconds of a micro-batch on a rank, at most."""
-    unlike = {layout.zero: layout for layout in layouts}.values()  # what comes after is the same for all schedules
-    return bench.software.rest + min(sum(after(model, layout, bench, slot)) for layout in unlike)
+    return bench.software.rest + min(sum(after(model, layout, bench, slot)) for layout in layouts)
 
 
 def impossible(mesh: Numbers, batch: int, model: Model, bench: Bench, space: Space) -> str | None:
