@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from minipar.pipeline import Costs, simulate
 from minipar.pipeline.names import by_name
-from minipar.plan.bounds import SPLIT
+from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
+from minipar.plan.bounds import SPLIT, chained, filled
 from minipar.plan.chains import _ways, chain
+from minipar.plan.generations import MEGATRON_2022
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
 
@@ -42,3 +44,14 @@ def test_rows_begin_and_end_alike_however_many_micro_batches(name, p):
 def test_with_equal_stages_the_chain_is_the_schedule(name):
     costs = ((1.0, 2.0),) * (8 * STAGES_A_RANK.get(name, 1))
     assert chain(name, 8, 100, 1, costs, 0.0) == pytest.approx(duration(name, 8, 100, 1, costs, 0.0))
+
+
+@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize("zero", [0, 3])
+def test_no_layout_is_faster_than_its_chains_and_what_comes_after(name, zero):
+    model, bench = model_by_name("gpt-7.5b"), Bench(hardware_by_name("a100-cloud"), MEGATRON_2022)
+    for pp, m in ((2, 1), (2, 9), (4, 3), (8, 24), (16, 40)):
+        layout = Numbers(4, pp, 2, 2, m, name, zero=zero)
+        seconds = predict(model, layout, bench).step_seconds
+        assert filled(model, [layout], bench) <= chained(model, layout, bench) * (1 + 1e-9)
+        assert 0.85 * seconds <= chained(model, layout, bench) <= seconds * (1 + 1e-9)
