@@ -10,7 +10,7 @@ from minipar.plan.memory import state_bytes
 from minipar.plan.model import Model
 from minipar.plan.space import Space
 from minipar.plan.time import after, message
-from minipar.plan.work import Bench, block, by_rank, counts, head, holders, stages
+from minipar.plan.work import Bench, block, counts, head, holders
 
 SPLIT = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules whose weight gradients may come last, so that nothing need follow a rank's last action."""
@@ -47,10 +47,16 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
 
 def chained(model: Model, layout: Numbers, bench: Bench) -> float:
     """Seconds that a layout over several ranks with a schedule of `SPLIT` cannot beat: its longest chain of waiting."""
-    held, send = stages(model, layout, bench), message(model, layout, bench)
-    costs = tuple(work.seconds for work in held)
-    least = chain(layout.schedule, layout.pp, layout.micro_batches, layout.virtual, costs, send)
-    return least + spared(model, [layout], bench, max(work.total for work in by_rank(layout, held)))
+    forward, backward = block(model, layout, bench).seconds
+    costs = [(number * forward, number * backward) for number in counts(model, layout, bench)]
+    of_head = head(model, layout, bench).seconds
+    costs[-1] = costs[-1][0] + of_head[0], costs[-1][1] + of_head[1]
+    ranks = [0.0] * layout.pp
+    for rank, cost in zip(holders(layout.schedule, layout.pp, layout.virtual), costs, strict=True):
+        ranks[rank] += sum(cost)
+    send = message(model, layout, bench)
+    least = chain(layout.schedule, layout.pp, layout.micro_batches, layout.virtual, tuple(costs), send)
+    return least + spared(model, [layout], bench, max(ranks))
 
 
 def spared(model: Model, layouts: Iterable[Numbers], bench: Bench, slot: float) -> float:
