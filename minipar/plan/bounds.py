@@ -10,7 +10,7 @@ from minipar.plan.memory import state_bytes
 from minipar.plan.model import Model
 from minipar.plan.space import Space
 from minipar.plan.time import after, message
-from minipar.plan.work import Bench, block, counts, head, holders
+from minipar.plan.work import Bench, block, head, holders, pieces
 
 SPLIT = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules whose weight gradients may come last, so that nothing need follow a rank's last action."""
@@ -30,8 +30,8 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
     followed by a backward of each of those. Stages of a loop and of a V begin on rank 0, one rank after the other.
     """
     layout = layouts[0]
-    one, ending = block(model, layout, bench), head(model, layout, bench)
-    blocks, holder = counts(model, layout, bench), holders(layout.schedule, layout.pp, layout.virtual)
+    one, ending, blocks = pieces(model, layout, bench)
+    holder = holders(layout.schedule, layout.pp, layout.virtual)
     total = one.total
     ranks = [0.0] * layout.pp
     for rank, number in zip(holder, blocks, strict=True):
@@ -47,10 +47,9 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
 
 def chained(model: Model, layout: Numbers, bench: Bench) -> float:
     """Seconds that a layout over several ranks with a schedule of `SPLIT` cannot beat: its longest chain of waiting."""
-    forward, backward = block(model, layout, bench).seconds
-    costs = [(number * forward, number * backward) for number in counts(model, layout, bench)]
-    of_head = head(model, layout, bench).seconds
-    costs[-1] = costs[-1][0] + of_head[0], costs[-1][1] + of_head[1]
+    one, ending, blocks = pieces(model, layout, bench)
+    costs = [(number * one.seconds[0], number * one.seconds[1]) for number in blocks]
+    costs[-1] = costs[-1][0] + ending.seconds[0], costs[-1][1] + ending.seconds[1]
     ranks = [0.0] * layout.pp
     for rank, cost in zip(holders(layout.schedule, layout.pp, layout.virtual), costs, strict=True):
         ranks[rank] += sum(cost)

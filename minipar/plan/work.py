@@ -159,17 +159,22 @@ def cuts(layers: int, stages: int, even: bool, last: float) -> tuple[int, ...]:
     return tuple(len(one) for one in ranges)
 
 
-def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:
-    """How many blocks each stage has, as the software cuts."""
+def pieces(model: Model, layout: Numbers, bench: Bench) -> tuple[Direction, Direction, tuple[int, ...]]:
+    """One block, the head, and how many blocks each stage has, as the software cuts."""
     one, ending = block(model, layout, bench), head(model, layout, bench)
-    return cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+    return one, ending, cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+
+
+def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:
+    """How many blocks each stage has."""
+    return pieces(model, layout, bench)[2]
 
 
 def stages(model: Model, layout: Numbers, bench: Bench) -> list[Direction]:
     """Every stage's forward and backward of one micro-batch."""
-    one = block(model, layout, bench)
-    all_stages = [one.times(count) for count in counts(model, layout, bench)]
-    all_stages[-1] = all_stages[-1].plus(head(model, layout, bench))
+    one, ending, blocks = pieces(model, layout, bench)
+    all_stages = [one.times(count) for count in blocks]
+    all_stages[-1] = all_stages[-1].plus(ending)
     return all_stages
 
 
