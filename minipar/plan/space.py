@@ -55,9 +55,9 @@ class Space:
         return [layout._replace(zero=zero) for zero in self.zero]
 
     def alike(self, work: Numbers, layers: int, split: tuple[str, ...]) -> Iterator[list[Numbers]]:
-        """A mesh's layouts that do the same work, those together whose schedules have as many stages."""
+        """A mesh's layouts that do the same work, whatever ZeRO, those together whose schedules have as many stages."""
         groups: dict[tuple[int, bool], list[Numbers]] = {}
         for name, virtual in self.plans(work.pp, layers):
             layout = work._replace(schedule=name, virtual=virtual)
-            groups.setdefault((layout.stages, name in split), []).extend(self.zeros(layout))
+            groups.setdefault((layout.stages, name in split), []).append(layout)
         yield from groups.values()

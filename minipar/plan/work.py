@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minipar.pipeline.partition import balanced_cuts, even_cuts
 from minipar.plan.activations import touched
 from minipar.plan.hardware import Hardware
-from minipar.plan.layout import Numbers, written
+from minipar.plan.layout import STAGES_A_RANK, Numbers
 from minipar.plan.model import Model
 from minipar.plan.software import Software
 from minipar.recompute import Recompute
@@ -169,17 +169,22 @@ def cuts(layers: int, stages: int, even: bool, last: float) -> tuple[int, ...]:
     return tuple(len(one) for one in ranges)
 
 
-def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:
-    """How many blocks each stage has, as the software cuts."""
+def pieces(model: Model, layout: Numbers, bench: Bench) -> tuple[Direction, Direction, tuple[int, ...]]:
+    """One block, the head, and how many blocks each stage has, as the software cuts."""
     one, ending = block(model, layout, bench), head(model, layout, bench)
-    return cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+    return one, ending, cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+
+
+def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:
+    """How many blocks each stage has."""
+    return pieces(model, layout, bench)[2]
 
 
 def stages(model: Model, layout: Numbers, bench: Bench) -> list[Direction]:
     """Every stage's forward and backward of one micro-batch."""
-    one = block(model, layout, bench)
-    all_stages = [one.times(count) for count in counts(model, layout, bench)]
-    all_stages[-1] = all_stages[-1].plus(head(model, layout, bench))
+    one, ending, blocks = pieces(model, layout, bench)
+    all_stages = [one.times(count) for count in blocks]
+    all_stages[-1] = all_stages[-1].plus(ending)
     return all_stages
 
 
@@ -192,7 +197,6 @@ def by_rank(layout: Numbers, held: Sequence[Direction]) -> list[Work]:
     return ranks
 
 
-@lru_cache(maxsize=512)
 def holders(schedule: str, pp: int, virtual: int) -> tuple[int, ...]:
-    """The pipeline rank of each stage."""
-    return written(schedule, pp, 1, virtual).holder
+    """The pipeline rank of each stage: in a V there and back, else in a loop."""
+    return (*range(pp), *reversed(range(pp))) if schedule in STAGES_A_RANK else (*range(pp),) * virtual
