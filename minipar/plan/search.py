@@ -67,12 +67,12 @@ class _Closed:
 def search(model: Model, bench: Bench, gpus: int, batch: int, space: Space | None = None, top: int = 10) -> Found:
     """The `top` fastest layouts of `batch` samples a step on so many GPUs, each with room for its tensors.
 
-    Raises `ValueError` for fewer than one GPU, sample or layout.
+    Raises `ValueError` for fewer than one GPU, sample or layout, and for a space of which the software does nothing.
     """
     for name, number in (("gpus", gpus), ("batch", batch), ("top", top)):
         if number < 1:
             raise ValueError(f"{name}={number}; it must be at least 1")
-    began, space = time.perf_counter(), space or Space()
+    began, space = time.perf_counter(), (space or Space()).within(bench.software.most_zero)
     refused, works, searched = [], [], 0
     for mesh in meshes(gpus):
         if reason := impossible(mesh, batch, model, bench, space):
@@ -140,7 +140,7 @@ def landscape(
     model: Model, bench: Bench, gpus: int, batch: int, space: Space | None = None
 ) -> dict[Numbers, Prediction | str]:
     """The fastest layout of every mesh, or why it has none."""
-    space = space or Space()
+    space = (space or Space()).within(bench.software.most_zero)
     found: dict[Numbers, Prediction | str] = {}
     for mesh in meshes(gpus):
         reason = impossible(mesh, batch, model, bench, space)
