@@ -85,7 +85,7 @@ class _Held:
     def wait(self) -> None:
         if self.work is not None:
             self.work.wait()
-        time.sleep(0.002)
+        time.sleep(0.005)
         self.work = self.tensors = None
 
 
