@@ -112,11 +112,11 @@ class _Rank:
     def late(self, stage: int) -> float:
         """What waits with a stage's W.
 
-        The inputs of its matrices come with their graph, and that holds the stage's input and its gradient. Only what
-        is recomputed is without.
+        The inputs of its matrices come with their graph, and that holds the stage's own input and its gradient.
         """
-        graph = stage > self.first and (stage == self.last or self.layout.recompute is not Recompute.FULL)
-        return self.cuts[stage] * self.waits + (stage == self.last) * (self.part + self.run) + 2 * self.part * graph
+        last = stage == self.last
+        graph = 2 * self.part * (stage > self.first)  # the first stage's input are tokens
+        return self.cuts[stage] * self.waits + last * (self.part + self.run) + graph
 
     def weight_gradients(self, stage: int) -> float:
         """The gradients of all of a stage's matrices that wait, before they are added to what is there."""

@@ -32,10 +32,15 @@ class Moment(NamedTuple):
 def moments(layout: Numbers) -> tuple[frozenset[Moment], ...]:
     """For each pipeline rank, the moments of a step that differ.
 
-    Exact for up to 4·pp + 1 micro-batches and for schedules that hold all of them; others repeat themselves.
+    After 4·pp + 1 micro-batches they repeat themselves, interleaved from one group of pp to the next; so no more are
+    gone through, but for schedules that hold all of them.
     """
-    m = layout.micro_batches
-    enough = m if layout.schedule in HOLDING else min(m, 4 * layout.pp + 1)
+    m, pp = layout.micro_batches, layout.pp
+    enough = 4 * pp + 1
+    if layout.schedule in HOLDING or m <= enough:
+        enough = m
+    else:
+        enough += (m - enough) % pp
     return _moments(layout.schedule, layout.pp, enough, layout.virtual)
 
 
