@@ -26,6 +26,7 @@ MINIPAR = Software(
     optimizer=2 * FLOAT,
     logit=2 * FLOAT,  # the logits, shifted by the largest, and their exponentials
     reserve=0.0,
+    zero=1,
     summed=FLOAT,
     holds=memory,
 )

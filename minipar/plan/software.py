@@ -52,6 +52,7 @@ class Software:
       latency: seconds that each of a tensor group's ring messages waits where the group spans nodes.
       waiting, skew: where the hosts of a pipeline over nodes wait for messages they cannot run ahead. Then a block's
       start takes `waiting` longer, and each ring message of its tensor group `skew`.
+    - zero: the highest level of ZeRO that it does.
     - even: stages have the same number of blocks where that divides; else they are balanced by cost. after_blocks:
       into how many pieces the norm, the head and the loss can then be cut.
 
@@ -86,6 +87,7 @@ class Software:
     latency: float = 0.0
     waiting: float = 0.0
     skew: float = 0.0
+    zero: int = 3
     even: bool = True
     after_blocks: int = 3
     tensor_overlap: float = 0.0
@@ -119,6 +121,8 @@ class Software:
         Where stages are balanced by cost, a head that outweighs several blocks takes their ranks' share, but it is one
         piece: with `after_blocks` pieces behind the blocks, more ranks than those would have nothing.
         """
+        if layout.zero > self.zero:
+            return f"{self.name} does ZeRO up to level {self.zero}, not {layout.zero}"
         if self.even:
             return None
         head = model.vocabulary_weights() / model.block_weights()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import minipar
 from minipar.model import GPTConfig
 from minipar.pipeline.names import LOOPED, NAMES, by_name
-from minipar.plan import Bench, Numbers, hardware_by_name, memory
+from minipar.plan import Bench, Numbers, hardware_by_name, memory, predict
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.memory import Memory
 from minipar.plan.moments import moments
@@ -147,12 +147,12 @@ def halved(model):
     ],
 )
 def test_a_fault_in_what_is_kept_shows(monkeypatch, function, fault, name):
-    monkeypatch.setattr(f"minipar.plan.held.{function}", fault)
+    monkeypatch.setattr(f"minipar.plan.sizes.{function}", fault)
     assert max(map(abs, errors(name))) > WITHIN
 
 
 def test_a_fault_in_the_sums_of_replicas_shows(monkeypatch):
-    monkeypatch.setattr("minipar.plan.held._Rank.summing", lambda rank, weights: 0.0)
+    monkeypatch.setattr("minipar.plan.sizes.Sizes.summed", lambda sizes, weights: 0.0)
     assert max(map(abs, errors("ZeRO"))) > WITHIN
     assert max(map(abs, errors("replicas"))) <= WITHIN  # without ZeRO they are summed in place
 
@@ -163,6 +163,12 @@ def test_sums_of_constants_would_be_far_off():
     case = CASES["sequence parallel"]
     [ours] = memory(model_of(case.config), case.layout, plain)
     assert abs(ours.total / measured("sequence parallel")[0]["total"] - 1) > WITHIN
+
+
+def test_what_the_trainer_does_not_do_is_refused():
+    model = model_of(CASES["one rank"].config)
+    assert predict(model, Numbers(dp=2, zero=1), BENCH).refused is None
+    assert predict(model, Numbers(dp=2, zero=2), BENCH).refused == "minipar does ZeRO up to level 1, not 2"
 
 
 @settings(max_examples=60, deadline=None)
