@@ -15,14 +15,15 @@ class Sizes:
 
     Of a micro-batch:
 
-    - features: all of them. part: those that a rank has between the split regions. inner: inside the feed-forward.
-      run: logits.
+    - features: all of them. part: those that a rank has between the split regions. heads: queries, keys and
+      values. inner: inside the feed-forward. run: logits.
     - block: what a block keeps from its forward to its backward. again: what a full recompute makes besides.
       waits: what waits with a block's W.
     - embedded, head, loss: what the embedding, the last norm and the logits' matrix, and the loss keep.
 
     Of the weights: matrices: the four of a block, or their gradients (queries, keys and values in one; the projection;
     into and out of the feed-forward). table: an embedding or a head. late_matrices: those whose gradients wait for W.
+    shared: queries', keys' and values', where ranks share a head of keys.
     """
 
     def __init__(self, model: Model, layout: Numbers) -> None:
@@ -33,6 +34,7 @@ class Sizes:
         slices = tp if layout.sequence_parallel else 1
         self.features = FLOAT * tokens * model.hidden
         self.part = self.features / slices
+        self.heads = FLOAT * tokens * model.matrices(tp)[0][1]
         self.inner = FLOAT * tokens * model.ffn / tp
         self.run = FLOAT * tokens * -(-model.vocabulary // tp)
 
@@ -40,7 +42,7 @@ class Sizes:
         self.table = FLOAT * model.vocabulary_weights(tp)
         # Where ranks share a head of keys, its matrix is put together anew each time (`ColumnParallelLinear`), and
         # its gradient does not wait for W.
-        shared = self.matrices[0] if tp > model.kv_heads else 0.0
+        self.shared = shared = self.matrices[0] if tp > model.kv_heads else 0.0
         self.late_matrices = sum(self.matrices) - shared
 
         plain, full = layout._replace(recompute=Recompute.NONE), layout.recompute is Recompute.FULL

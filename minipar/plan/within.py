@@ -81,6 +81,12 @@ def _backward(sizes: Sizes, stage: int, splits: bool) -> Iterator[Change]:
     ):
         yield Change(gone + grown, no_loss, sizes.again + part + early + change)
 
+    if splits and sizes.shared:
+        # At a block's begin: what waits, the inputs of norm and matrix, and this matrix's gradient, which does not.
+        begun = gone + grown + sizes.waits - sizes.block + 2 * part + sizes.shared
+        residual = part if gathered else 0.0  # else it is the projection's gradient, which waits
+        yield Change(begun, no_loss, residual + sizes.heads + _column(sizes, now=True) + sizes.shared)
+
     if first:
         # Both gradients of a weight that is the head too, and their sum.
         embedding = max(sizes.features + gathered, table + early)

@@ -79,6 +79,9 @@ CASES = {
     "zb-v": Case(PIPE._replace(schedule="zb-v")),
     "zb-v, gated": Case(PIPE._replace(schedule="zb-v"), gated=True, vocabulary=SMALL),
     "zb-v, sequence parallel": Case(SLICED._replace(pp=2, micro_batches=3, schedule="zb-v"), vocabulary=SMALL),
+    "zb-v over 3 ranks, shared keys": Case(
+        SLICED._replace(pp=3, micro_batches=3, schedule="zb-v"), tied=True, kv_heads=1, layers=6
+    ),
     "v-half": Case(PIPE._replace(schedule="v-half"), vocabulary=SMALL),
     "v-min": Case(PIPE._replace(schedule="v-min"), vocabulary=SMALL),
     "dualpipe-v": Case(PIPE._replace(schedule="dualpipe-v"), vocabulary=SMALL),
