@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,15 +15,16 @@ from minipar.plan.steady import HOLDING
 class Moment(NamedTuple):
     """A rank has what an action works on, and begins it; or, with no action, is done with all of them.
 
-    live and waiting: micro-batches, for each of the rank's stages in order, whose activations it keeps (with this
-    forward's own), and whose weight gradients wait. copies: messages sent of which it does not know that they arrived.
-    mail: results that lie here for a later action.
+    live, waiting and done: for each of the rank's stages in order, of how many micro-batches it keeps activations (with
+    this forward's own), of how many weight gradients wait, and whether it has no action left. copies: messages sent of
+    which the rank does not know that they arrived. mail: results that lie here for a later action.
     """
 
     kind: Kind | None
     stage: int
     live: tuple[int, ...]
     waiting: tuple[int, ...]
+    done: tuple[bool, ...]
     copies: int
     mail: int
 
@@ -31,10 +32,15 @@ class Moment(NamedTuple):
 def moments(layout: Numbers) -> tuple[frozenset[Moment], ...]:
     """For each pipeline rank, the moments of a step that differ.
 
-    Exact for up to 4·pp + 1 micro-batches and for schedules that hold all of them; others repeat themselves.
+    After 4·pp + 1 micro-batches they repeat themselves, interleaved from one group of pp to the next; so no more are
+    gone through, but for schedules that hold all of them.
     """
-    m = layout.micro_batches
-    enough = m if layout.schedule in HOLDING else min(m, 4 * layout.pp + 1)
+    m, pp = layout.micro_batches, layout.pp
+    enough = 4 * pp + 1
+    if layout.schedule in HOLDING or m <= enough:
+        enough = m
+    else:
+        enough += (m - enough) % pp
     return _moments(layout.schedule, layout.pp, enough, layout.virtual)
 
 
@@ -55,6 +61,7 @@ class _Rank:
         self.schedule, self.rank = schedule, rank
         self.own = [stage for stage, holder in enumerate(schedule.holder) if holder == rank]
         self.live, self.waiting = dict.fromkeys(self.own, 0), dict.fromkeys(self.own, 0)
+        self.left = Counter(action.stage for action in schedule.actions[rank])
         self.mail: set[Result] = set()
         self.due: dict[int, deque[tuple[Result, int]]] = {}  # by sender: what comes, and how many of ours it had then
         self.received: dict[int, int] = {}
@@ -64,7 +71,9 @@ class _Rank:
 
     def now(self, kind: Kind | None, stage: int) -> Moment:
         copies = sum(self.sent.values()) - sum(self.delivered.values())
-        return Moment(kind, stage, tuple(self.live.values()), tuple(self.waiting.values()), copies, len(self.mail))
+        done = tuple(self.left[own] == 0 for own in self.own)
+        live, waiting = tuple(self.live.values()), tuple(self.waiting.values())
+        return Moment(kind, stage, live, waiting, done, copies, len(self.mail))
 
     def begin(self, action: Action, ranks: list[_Rank]) -> None:
         kind, stage, _ = action
@@ -91,6 +100,7 @@ class _Rank:
     def end(self, action: Action, ranks: list[_Rank]) -> None:
         kind, stage, _ = action
         self.live[stage] -= kind in "BI"
+        self.left[stage] -= 1
         self.waiting[stage] += (kind == "I") - (kind == "W")
         for user in users(action, self.schedule.stages):
             to = self.schedule.holder[user]

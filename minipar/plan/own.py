@@ -28,13 +28,14 @@ MINIPAR = Software(
     reserve=0.0,
     summed=FLOAT,
     logits=2 * FLOAT,
+    by_count=True,
     most_zero=1,
     holds=memory,
 )
-"""`minipar train`, with AdamW in float32 on CPU ranks.
+"""`minipar train`, with AdamW in float32.
 
 Only its memory is right as it stands. Its speeds are those of a machine without any loss, with nothing hidden behind
-anything: a profile measures them, and `dataclasses.replace` puts them in (`matmul`, `passes`, `launch`, `rest`, ...).
+anything: `minipar profile` measures them (`minipar.plan.machine`).
 """
 
 

@@ -56,7 +56,8 @@ class Software:
       waiting, skew: where the hosts of a pipeline over nodes wait for messages they cannot run ahead. Then a block's
       start takes `waiting` longer, and each ring message of its tensor group `skew`.
     - even: stages have the same number of blocks where that divides; else they are balanced by cost. after_blocks:
-      into how many pieces the norm, the head and the loss can then be cut. most_zero: the most that it shards.
+      into how many pieces the norm, the head and the loss can then be cut. by_count: only the blocks are counted, and
+      stages differ by one at most. most_zero: the highest level of ZeRO that it does.
 
     What links do:
 
@@ -92,6 +93,7 @@ class Software:
     waiting: float = 0.0
     skew: float = 0.0
     even: bool = True
+    by_count: bool = False
     after_blocks: int = 3
     most_zero: int = 3
     tensor_overlap: float = 0.0

@@ -35,13 +35,19 @@ def saved(model: Model) -> tuple[Saved, ...]:
     )
 
 
-def waiting(model: Model) -> tuple[Saved, ...]:
-    """What waits with a block's W: the inputs of its matrices and their outputs' gradients (`minipar.store`)."""
+def waiting(model: Model, tp: int) -> tuple[Saved, ...]:
+    """What waits with a block's W: the inputs of its matrices and their outputs' gradients (`minipar.store`).
+
+    Where tensor ranks share a head of keys, those of queries, keys and values do not wait.
+    """
     h, wide = FLOAT * model.hidden, FLOAT * model.ffn
-    return (
+    of_heads = (
         Saved("qkv's input", h, Region.OUTSIDE),
         Saved("queries' gradient", h, Region.SPLIT),
-        Saved("keys' and values' gradient", 2 * FLOAT * model.kv, Region.SPLIT, model.kv_heads),
+        Saved("keys' and values' gradient", 2 * FLOAT * model.kv, Region.SPLIT),
+    )
+    return (
+        *(of_heads if tp <= model.kv_heads else ()),
         Saved("attention's output", h, Region.SPLIT),
         Saved("its projection's gradient", h, Region.WHOLE),
         Saved("feed-forward's input", h, Region.OUTSIDE),

@@ -163,16 +163,16 @@ def _head(model: Model, tp: int, micro_batch: int, bench: Bench) -> Direction:
 
 @lru_cache(maxsize=4096)
 def cuts(layers: int, stages: int, even: bool, last: float) -> tuple[int, ...]:
-    """How many blocks each stage has; `last`: what the head costs, in blocks."""
-    even = even and layers % stages == 0
+    """How many blocks each stage has, evenly or by cost; `last`: what the head costs, in blocks."""
     ranges = even_cuts(layers, stages) if even else balanced_cuts([1.0] * layers, stages, 0.0, last)
     return tuple(len(one) for one in ranges)
 
 
 def pieces(model: Model, layout: Numbers, bench: Bench) -> tuple[Direction, Direction, tuple[int, ...]]:
     """One block, the head, and how many blocks each stage has, as the software cuts."""
-    one, ending = block(model, layout, bench), head(model, layout, bench)
-    return one, ending, cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+    one, ending, software = block(model, layout, bench), head(model, layout, bench), bench.software
+    even = software.by_count or (software.even and model.layers % layout.stages == 0)
+    return one, ending, cuts(model.layers, layout.stages, even, round(ending.total / one.total, 2))
 
 
 def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:

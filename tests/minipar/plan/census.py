@@ -85,14 +85,17 @@ class _Held:
     def wait(self) -> None:
         if self.work is not None:
             self.work.wait()
-        time.sleep(0.002)
+        time.sleep(0.005)
         self.work = self.tensors = None
 
 
 def _holding(collective: Callable[..., Any]) -> Callable[..., Any]:
     def call(*tensors: Any, async_op: bool = False, **options: Any) -> _Held | None:
         held = _Held(collective(*tensors, async_op=async_op, **options), tensors)
-        return held if async_op else held.wait()
+        if async_op:
+            return held
+        held.wait()
+        return None
 
     return call
 
@@ -108,7 +111,7 @@ def _watch(trainer: Trainer) -> None:
     marks: list[Any] = []
     for stage in trainer.stages.values():
         if stage.head is not None:
-            stage.head.logits.register_forward_pre_hook(lambda *_: marks.append(record_function(LOSS).__enter__()))
+            stage.head.logits.register_forward_pre_hook(lambda *_: marks.append(_begun(LOSS)))
     inner = trainer._loss
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -119,6 +122,12 @@ def _watch(trainer: Trainer) -> None:
         return result
 
     trainer._loss = loss
+
+
+def _begun(name: str) -> Any:
+    mark = record_function(name)
+    mark.__enter__()  # type: ignore[no-untyped-call]
+    return mark
 
 
 def _keeper(trainer: Trainer) -> Callable[[Tensor], Tensor]:
