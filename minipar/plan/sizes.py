@@ -73,12 +73,8 @@ class Sizes:
         return self.cuts[stage] * self.block + ends
 
     def late(self, stage: int) -> float:
-        """What waits with a stage's W.
-
-        The inputs of its matrices come with their graph, and that holds the stage's own input and its gradient.
-        """
-        graph = 2 * self.part * (stage > self.first)  # the first stage's input are tokens
-        return self.cuts[stage] * self.waits + (stage == self.last) * (self.part + self.run) + graph
+        """What waits with a stage's W: inputs of its matrices, and their outputs' gradients."""
+        return self.cuts[stage] * self.waits + (stage == self.last) * (self.part + self.run)
 
     def summed(self, weights: int) -> float:
         """With ZeRO, while replicas sum the gradients of so many weights: gloo's copy of them all, and the share."""
