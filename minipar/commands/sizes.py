@@ -68,11 +68,14 @@ def model_of(
     return llama(**sizes) if as_llama else Model(**sizes)
 
 
-def bench_of(hardware: str, software: str | None) -> Bench:
-    """The hardware and the software with these names; raises `ValueError` for a name that is none."""
+def bench_of(hardware: str, software: str | None, usual: str | None = None) -> Bench:
+    """The hardware and the software with these names; raises `ValueError` for a name that is none.
+
+    usual: the software where none is said; without it the hardware's own.
+    """
     if hardware == THIS_MACHINE or hardware.endswith(".json"):
         if software is not None:
             raise ValueError(f"a profiled machine has its own software; leave out --software {software}")
         return load(usual_path() if hardware == THIS_MACHINE else Path(hardware)).bench
-    found = hardware_by_name(hardware)
-    return Bench(found, usual_software(found) if software is None else software_by_name(software))
+    found, name = hardware_by_name(hardware), software or usual
+    return Bench(found, usual_software(found) if name is None else software_by_name(name))

@@ -196,6 +196,11 @@ def test_the_command_measures_writes_and_is_planned_with(tmp_path) -> None:
     plan = f"plan --model demo --gpus 2 --batch 4 --hardware {path} --json"
     layouts = json.loads(CliRunner().invoke(app, plan.split()).stdout)["layouts"]
     assert all(layout["layout"]["zero"] <= 1 for layout in layouts)  # what `minipar train` can do
+    rows = tmp_path / "rows.csv"
+    rows.write_text("model,nodes,dp,pp,tp,zero,mbs,grad_acc\ndemo,1,2,1,1,1,2,4\ndemo,1,2,1,1,2,2,4\n")
+    many = json.loads(CliRunner().invoke(app, f"predict --layouts {rows} --hardware {path} --json".split()).stdout)
+    assert [row["fits"] for row in many] == [True, False]
+    assert "ZeRO-1 at most" in many[1]["reason"]
     refused = CliRunner().invoke(app, [*predict.split(), "--software", "nanotron"])
     assert refused.exit_code == 1
     assert "its own software" in refused.output
