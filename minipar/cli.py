@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "Find the fastest layouts on so many GPUs: every mesh, schedule, micro-batch, recompute and ZeRO is "
     "considered.",
     "predict": "Predict the time and the memory of a step in this layout, by part, without starting a rank.",
+    "profile": "Measure a model's layers, steps and links on this machine, and fit the planner's constants to them.",
     "simulate": "Predict when each rank does what, how much of it is idle, and what it holds, without starting a rank.",
     "train": "Train a GPT on a dp × pp × tp mesh. Starts its own ranks; under torchrun it joins those that are there.",
     "verify": "Train a small GPT in this layout and unsplit; compare losses, gradients and weights of three clipped "

@@ -129,7 +129,8 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.store.put_off(ctx.weights, partial(weight_gradients, x, gradient, *wanting(ctx.weights)))
+            # Detached, or until W the input would hold the graph that it came from, which this backward is done with.
+            ctx.store.put_off(ctx.weights, partial(weight_gradients, x.detach(), gradient, *wanting(ctx.weights)))
         return gradient @ weight if ctx.needs_input_grad[0] else None, None, None, None, None, None
 
 

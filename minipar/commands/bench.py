@@ -83,3 +83,26 @@ def bench_train(as_json: Json = False) -> None:
     Console().print(table)
     for model, ratio in ratios.items():
         Console().print(f"two replicas ÷ DDP, {model}: {ratio:.2f}")
+
+
+@bench_command.command("plan")
+def bench_plan(as_json: Json = False) -> None:
+    """Profile this machine, predict six layouts of two ranks, run them, and compare the order."""
+    from minipar.bench import plan
+
+    with clear_errors():
+        rows = plan.bench()
+    right, apart = plan.in_order(rows)
+    if as_json:
+        facts = [
+            {"layout": str(row.layout), "predicted_seconds": row.predicted, "measured_seconds": row.measured}
+            for row in rows
+        ]
+        print(json.dumps({"rows": facts, "pairs_apart": apart, "pairs_in_order": right}))
+        return
+    table = Table("layout", "predicted", "measured", "ratio", title="a step of the demo GPT, 16 samples, two ranks")
+    for row in sorted(rows, key=lambda row: row.measured):
+        times = (f"{seconds * 1e3:.1f} ms" for seconds in (row.predicted, row.measured))
+        table.add_row(str(row.layout), *times, f"{row.predicted / row.measured:.2f}")
+    Console().print(table)
+    Console().print(f"of {apart} pairs that differ by more than {plan.APART - 1:.0%}, {right} are in predicted order")

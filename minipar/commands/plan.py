@@ -14,7 +14,7 @@ from rich.table import Table
 from minipar.commands import sizes as of
 from minipar.commands.common import Json, clear_errors, write_text
 from minipar.commands.options import option
-from minipar.commands.report import facts, layout_facts, remarks
+from minipar.commands.report import facts, layout_facts, remarks, tera
 from minipar.commands.sizes import CLUSTER, bench_of, model_of
 from minipar.draw import landscape_svg
 from minipar.plan.model import Model
@@ -134,9 +134,9 @@ def ranking(layouts: Sequence[Prediction]) -> Table:
             layout.order or "–",
             ", ".join(filter(None, saves)) or "–",
             f"{one.step_seconds:.4g}",
-            f"{one.flops_per_second / 1e12:.1f}",
+            tera(one.flops_per_second),
             f"{one.mfu:.1%}",
-            f"{one.worst.total / 2**30:.1f}",
+            f"{one.worst.total / 2**30:.{1 if one.worst.total >= 2**30 else 3}f}",
         )
     return table
 

@@ -77,7 +77,7 @@ def predict_command(
         if layouts is not None:
             from minipar.commands.many import print_many
 
-            print_many(layouts, bench_of(hardware, software or "nanotron"), as_json)
+            print_many(layouts, bench_of(hardware, software, usual="nanotron"), as_json)
             return
         sizes = model_of(model, layers, hidden, heads, kv_heads, ffn, vocab, seq, llama)
         bench = bench_of(hardware, software)

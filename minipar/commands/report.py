@@ -45,16 +45,17 @@ def show(found: Prediction, bench: Bench) -> None:
     """Print a prediction: what it is, the step in one line, then seconds and bytes by part."""
     console = Console(highlight=False)
     console.print(f"[bold]{found.layout}[/bold]  ({bench.hardware.name}, {bench.software.name})", soft_wrap=True)
-    speed = _("{seconds:.4g} s a step, {tokens:,.0f} tokens/s and {tflops:.1f} TFLOP/s a GPU, MFU {mfu:.1%}")
+    speed = _("{seconds:.4g} s a step, {tokens:,.0f} tokens/s and {tflops} TFLOP/s a GPU, MFU {mfu:.1%}")
     console.print(
         speed.format(
             seconds=found.step_seconds,
             tokens=found.tokens_per_second,
-            tflops=found.flops_per_second / 1e12,
+            tflops=tera(found.flops_per_second),
             mfu=found.mfu,
         )
     )
-    table = Table(_("seconds by part"), "", "", _("memory by part"), "GiB", box=None, padding=(0, 2, 0, 0))
+    unit, size_of_unit = ("GiB", 2**30) if found.worst.total >= 2**28 else ("MiB", 2**20)
+    table = Table(_("seconds by part"), "", "", _("memory by part"), unit, box=None, padding=(0, 2, 0, 0))
     for column in (1, 2, 4):
         table.columns[column].justify = "right"
     times = [(name, s) for name, s in found.time.parts.items() if s > 1e-6 * found.step_seconds]
@@ -68,11 +69,16 @@ def show(found: Prediction, bench: Bench) -> None:
             "" if seconds is None else f"{seconds:.4g}",
             share,
             part,
-            "" if size is None else f"{size / 2**30:.2f}",
+            "" if size is None else f"{size / size_of_unit:,.2f}",
         )
     console.print(table)
     for sentence in remarks(found):
         console.print(sentence, style="yellow", soft_wrap=True)
+
+
+def tera(flops: float) -> str:
+    """Operations a second, in 10¹²; of a CPU there are few."""
+    return f"{flops / 1e12:.1f}" if flops >= 1e12 else f"{flops / 1e12:.2g}"
 
 
 def remarks(found: Prediction) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from minipar.commands.options import option
 from minipar.plan.generations import SOFTWARE, software_by_name, usual_software
 from minipar.plan.hardware import HARDWARE, hardware_by_name
+from minipar.plan.machine import THIS_MACHINE, load, usual_path
 from minipar.plan.model import MODELS, Model, llama, model_by_name
 from minipar.plan.work import Bench
 
@@ -23,11 +25,20 @@ Seq = Annotated[int | None, option("Tokens of a sequence.", MODEL, "N")]
 Llama = Annotated[
     bool, option("With a gate, no biases and no learned positions, as Llama; else as GPT.", MODEL, name="--llama")
 ]
-HardwareName = Annotated[str, option(f"One of {', '.join(HARDWARE)}.", CLUSTER, "NAME", "--hardware")]
+HardwareName = Annotated[
+    str,
+    option(
+        f"One of {', '.join(HARDWARE)}; {THIS_MACHINE}, after `minipar profile`; or a file that it wrote (.json).",
+        CLUSTER,
+        "NAME",
+        "--hardware",
+    ),
+]
 SoftwareName = Annotated[
     str | None,
     option(
-        f"Whose constants: one of {', '.join(SOFTWARE)}; megatron-2022 on A100 and megatron-core on others by default.",
+        f"Whose constants: one of {', '.join(SOFTWARE)}; megatron-2022 on A100, megatron-core on others and "
+        "minipar's own on a profiled machine by default.",
         CLUSTER,
         "NAME",
         "--software",
@@ -57,7 +68,14 @@ def model_of(
     return llama(**sizes) if as_llama else Model(**sizes)
 
 
-def bench_of(hardware: str, software: str | None) -> Bench:
-    """The hardware and the software with these names; raises `ValueError` for a name that is none."""
-    found = hardware_by_name(hardware)
-    return Bench(found, usual_software(found) if software is None else software_by_name(software))
+def bench_of(hardware: str, software: str | None, usual: str | None = None) -> Bench:
+    """The hardware and the software with these names; raises `ValueError` for a name that is none.
+
+    usual: the software where none is said; without it the hardware's own.
+    """
+    if hardware == THIS_MACHINE or hardware.endswith(".json"):
+        if software is not None:
+            raise ValueError(f"a profiled machine has its own software; leave out --software {software}")
+        return load(usual_path() if hardware == THIS_MACHINE else Path(hardware)).bench
+    found, name = hardware_by_name(hardware), software or usual
+    return Bench(found, usual_software(found) if name is None else software_by_name(name))

@@ -229,10 +229,11 @@ def _building_blocks(name: str, ranks: int, micro_batches: int, steps: tuple[int
 
     def row(rank: int) -> Iterable[Work]:
         block = _block(p, steps)[rank]
-        timed = [
-            (start + 6 * i, kind, chunk, i) for i in range(micro_batches) for (kind, chunk), start in block.items()
-        ]
-        return [work for _, *work in sorted(timed)]  # type: ignore[misc]
+        slots = sorted((start % 6, start // 6, *work) for work, start in block.items())
+        for period in range(micro_batches + max(late for _, late, _, _ in slots)):
+            for _, late, kind, chunk in slots:
+                if period >= late:
+                    yield kind, chunk, period - late
 
     return _written(name, _vee(ranks), micro_batches, row)
 
@@ -245,29 +246,30 @@ Block = list[dict[tuple[Kind, int], int]]
 def _block(p: int, steps: tuple[int, int, int, int]) -> Block:
     """Of the blocks in which no two actions of a rank meet modulo 6, the one that holds least, then the shortest."""
     candidates = (_shifted(p, steps, shift) for shift in sorted(product(range(6), repeat=3), key=sum))
-    apart = (block for block in candidates if all(len({start % 6 for start in row.values()}) == 6 for row in block))
-    return min(apart, key=lambda block: max(map(_held, block)))
+    return min(filter(None, candidates), key=lambda block: max(map(_held, block)))
 
 
-def _shifted(p: int, steps: tuple[int, int, int, int], shift: tuple[int, ...]) -> Block:
-    """The block whose F', I' and I start as soon as they can plus `shift`."""
+def _shifted(p: int, steps: tuple[int, int, int, int], shift: tuple[int, ...]) -> Block | None:
+    """The block whose F', I' and I start as soon as they can plus `shift`; None where two actions meet modulo 6."""
     down, up, back_down, back_up = steps
     up_at = (down + up) * (p - 1) + 1 + shift[0]
     back_down_at = up_at + 1 + shift[1]
     back_up_at = back_down_at + (back_down + back_up) * (p - 1) + 1 + shift[2]
-    block: Block = [
-        {
+    block: Block = []
+    for r in range(p):
+        row: dict[tuple[Kind, int], int] = {
             ("F", 0): down * r,
             ("F", 1): up_at - up * r,
             ("I", 1): back_down_at + back_down * r,
             ("I", 0): back_up_at - back_up * r,
         }
-        for r in range(p)
-    ]
-    for row in block:
+        taken = {start % 6 for start in row.values()}
+        if len(taken) < len(row):
+            return None
         for chunk in (1, 0):
-            taken = {start % 6 for start in row.values()}
             row["W", chunk] = next(t for t in count(row["I", chunk] + 1) if t % 6 not in taken)
+            taken.add(row["W", chunk] % 6)
+        block.append(row)
     return block
 
 
@@ -290,5 +292,5 @@ def _written(name: str, holder: tuple[int, ...], micro_batches: int, row: Callab
     rows = []
     for rank in range(max(holder) + 1):
         held = [stage for stage, at in enumerate(holder) if at == rank]
-        rows.append(tuple(Action(kind, held[chunk], i) for kind, chunk, i in row(rank) if i < micro_batches))
+        rows.append(tuple([Action(kind, held[chunk], i) for kind, chunk, i in row(rank) if i < micro_batches]))
     return Schedule(name, tuple(rows), holder)

@@ -25,11 +25,15 @@ class Region(Enum):
 
 
 class Saved(NamedTuple):
-    """A tensor that a block keeps: its name, the bytes of a token, and how it lies on the tensor ranks."""
+    """A tensor that a block keeps: its name, the bytes of a token, and how it lies on the tensor ranks.
+
+    most: in how many parts it can be split at most, as of keys each rank has one head at least; 0: any number.
+    """
 
     name: str
     bytes: float
     region: Region
+    most: int = 0
 
 
 def unfused(model: Model) -> tuple[Saved, ...]:
@@ -101,7 +105,8 @@ def touched(saved: tuple[Saved, ...], layout: Numbers) -> tuple[float, float]:
 
 def _on_rank(one: Saved, layout: Numbers) -> float:
     whole = one.region is Region.WHOLE or (one.region is Region.OUTSIDE and not layout.sequence_parallel)
-    return one.bytes / (1 if whole else layout.tp)
+    parts = min(layout.tp, one.most) if one.most else layout.tp
+    return one.bytes / (1 if whole else parts)
 
 
 def _dropped(one: Saved, layout: Numbers) -> bool:

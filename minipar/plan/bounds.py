@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from minipar.plan.chains import chain
 from minipar.plan.layout import Numbers
 from minipar.plan.memory import state_bytes
 from minipar.plan.model import Model
 from minipar.plan.space import Space
-from minipar.plan.time import after
-from minipar.plan.work import Bench, block, counts, head, holders
+from minipar.plan.time import after, message
+from minipar.plan.work import Bench, block, head, holders, pieces
 
 SPLIT = ("zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v")
 """Schedules whose weight gradients may come last, so that nothing need follow a rank's last action."""
@@ -23,14 +24,14 @@ def balanced(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
 
 
 def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
-    """Seconds that layouts with as many stages on the same ranks cannot beat.
+    """Seconds that layouts with as many stages on the same ranks cannot beat; they differ in schedule and ZeRO alone.
 
     A rank first waits for a forward of every stage before its own; and where backwards are whole, its last action is
     followed by a backward of each of those. Stages of a loop and of a V begin on rank 0, one rank after the other.
     """
     layout = layouts[0]
-    one, ending = block(model, layout, bench), head(model, layout, bench)
-    blocks, holder = counts(model, layout, bench), holders(layout.schedule, layout.pp, layout.virtual)
+    one, ending, blocks = pieces(model, layout, bench)
+    holder = holders(layout.schedule, layout.pp, layout.virtual)
     total = one.total
     ranks = [0.0] * layout.pp
     for rank, number in zip(holder, blocks, strict=True):
@@ -42,6 +43,19 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
         least = max(least, ahead + layout.micro_batches * work)
         ahead += blocks[rank] * passed
     return least + spared(model, layouts, bench, max(ranks))
+
+
+def chained(model: Model, layout: Numbers, bench: Bench) -> float:
+    """Seconds that a layout over several ranks with a schedule of `SPLIT` cannot beat: its longest chain of waiting."""
+    one, ending, blocks = pieces(model, layout, bench)
+    costs = [(number * one.seconds[0], number * one.seconds[1]) for number in blocks]
+    costs[-1] = costs[-1][0] + ending.seconds[0], costs[-1][1] + ending.seconds[1]
+    ranks = [0.0] * layout.pp
+    for rank, cost in zip(holders(layout.schedule, layout.pp, layout.virtual), costs, strict=True):
+        ranks[rank] += sum(cost)
+    send = message(model, layout, bench)
+    least = chain(layout.schedule, layout.pp, layout.micro_batches, layout.virtual, tuple(costs), send)
+    return least + spared(model, [layout], bench, max(ranks))
 
 
 def spared(model: Model, layouts: Iterable[Numbers], bench: Bench, slot: float) -> float:

@@ -64,12 +64,12 @@ def fit(
     def slopes(logs: Vector) -> Vector:
         nudges = NUDGE * np.eye(len(names))
         columns = [(residuals(logs + nudge) - residuals(logs - nudge)) / (2 * NUDGE) for nudge in nudges]
-        if idle := [name for name, column in zip(names, columns, strict=True) if not column.any()]:
-            raise ValueError(f"no row depends on {' or '.join(idle)}: leave it out, or add rows that do")
         slope: Vector = np.array(columns).T
         return slope
 
     logs = np.minimum(np.log([getattr(software, name) for name in names]), top)
+    if idle := [name for name, column in zip(names, slopes(logs).T, strict=True) if not column.any()]:
+        raise ValueError(f"no row depends on {' or '.join(idle)}: leave it out, or add rows that do")
     errors, damping = residuals(logs), 1e-3
     for _ in range(rounds):
         slope = slopes(logs)
@@ -91,7 +91,8 @@ def fit(
 
 def _damped_step(gradient: Vector, curvature: Vector, free: NDArray[np.bool_], damping: float) -> Vector:
     """By how much the logarithms of the free constants are moved, none by more than 1."""
-    damped = curvature + damping * np.diag(np.diag(curvature))
+    # A constant that has become too small to matter stays where it is: something above 0 is to be divided by.
+    damped = curvature + np.diag(damping * np.diag(curvature) + 1e-12)
     step = np.zeros(len(gradient))
     step[free] = -np.linalg.solve(damped[np.ix_(free, free)], gradient[free])
     return np.clip(step, -1, 1)

@@ -70,8 +70,8 @@ NANOTRON = Software(
     data_overlap=0.362,
     pieces=2.31,
     ways=2.81,
-    stalled=0.463,
-    growth=2.82,
+    stalled=0.533,
+    growth=6.4,
     squeezed=2.0,
 )
 

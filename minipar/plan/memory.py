@@ -37,48 +37,42 @@ class Memory(Parts):
 def memory(model: Model, layout: Numbers, bench: Bench) -> tuple[Memory, ...]:
     """What each pipeline rank holds; data and tensor ranks beside each other hold as much."""
     software = bench.software
-    holder = holders(layout.schedule, layout.pp, layout.virtual)
+    if software.holds is not None:
+        return software.holds(model, layout)
     blocks = counts(model, layout, bench)
-    live = peak_blocks(layout, blocks)
-    return tuple(
-        _of_rank(
-            model,
-            layout,
-            software,
-            sum(count for count, rank in zip(blocks, holder, strict=True) if rank == own),
-            live[own],
-            first=holder[0] == own,
-            last=holder[-1] == own,
+    holder = holders(layout.schedule, layout.pp, layout.virtual)
+    held = [0] * layout.pp
+    for rank, count in zip(holder, blocks, strict=True):
+        held[rank] += count
+    weight, gradient, optimizer = state_bytes(layout, software)
+    block_weights, vocabulary_weights = model.block_weights(layout.tp), model.vocabulary_weights(layout.tp)
+    tokens, saved = layout.micro_batch * model.sequence, software.saved(model)
+    token = kept(saved, layout, software.feature * model.hidden)
+    whole, core = touched(saved, layout)
+    again = {Recompute.NONE: 0.0, Recompute.SELECTIVE: core, Recompute.FULL: whole}[layout.recompute]
+    ranks = []
+    for rank, live in enumerate(peak_blocks(layout, blocks)):
+        first, last = rank == holder[0], rank == holder[-1]
+        own = held[rank] * block_weights
+        tables = int(first) + int(last) - int(first and last and model.tied)
+        ends = tables * vocabulary_weights + first * model.position_weights + last * model.norm_weights
+        ranks.append(
+            Memory(
+                own * weight,
+                own * gradient,
+                own * optimizer,
+                ends * (weight + gradient + optimizer),
+                live * tokens * token,
+                last * tokens * -(-model.vocabulary // layout.tp) * software.logit,
+                tokens * again,
+            )
         )
-        for own in range(layout.pp)
-    )
+    return tuple(ranks)
 
 
 def worst(ranks: tuple[Memory, ...]) -> Memory:
     """The rank that holds the most."""
     return max(ranks, key=lambda rank: rank.total)
-
-
-def _of_rank(
-    model: Model, layout: Numbers, software: Software, blocks: int, live: float, first: bool, last: bool
-) -> Memory:
-    weight, gradient, optimizer = state_bytes(layout, software)
-    own = blocks * model.block_weights(layout.tp)
-    tables = int(first) + int(last) - int(first and last and model.tied)
-    ends = tables * model.vocabulary_weights(layout.tp) + first * model.position_weights + last * model.norm_weights
-    tokens = layout.micro_batch * model.sequence
-    saved = software.saved(model)
-    whole, core = touched(saved, layout)
-    again = {Recompute.NONE: 0.0, Recompute.SELECTIVE: core, Recompute.FULL: whole}[layout.recompute]
-    return Memory(
-        own * weight,
-        own * gradient,
-        own * optimizer,
-        ends * (weight + gradient + optimizer),
-        live * tokens * kept(saved, layout, software.feature * model.hidden),
-        last * tokens * -(-model.vocabulary // layout.tp) * software.logit,
-        tokens * again,
-    )
 
 
 def state_bytes(layout: Numbers, software: Software) -> tuple[float, float, float]:
@@ -94,7 +88,7 @@ def peak_blocks(layout: Numbers, blocks: tuple[int, ...]) -> list[float]:
     """
     m = layout.micro_batches
     grows = layout.schedule in HOLDING
-    enough = 1 if grows else min(m, 2 * layout.pp + 1)
+    enough = 1 if grows else min(m, 2 * layout.pp)
     peaks = _peaks(layout.schedule, layout.pp, enough, layout.virtual, blocks)
     return [peak * m for peak in peaks] if grows else list(peaks)
 

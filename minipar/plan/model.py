@@ -123,6 +123,10 @@ def llama(
     return replace(plain, positions=False, biases=False, qkv_bias=False)
 
 
+def _own(layers: int, hidden: int, heads: int, sequence: int) -> Model:
+    return Model(layers, hidden, heads, 256, sequence, tied=False, qkv_bias=False)
+
+
 MODELS: Mapping[str, Model] = {
     # Narayanan et al. 2021, Table 1, and Korthikanti et al. 2022, Table 3.
     "gpt-1.7b": _gpt(24, 2304, 24),
@@ -146,8 +150,11 @@ MODELS: Mapping[str, Model] = {
     "playbook-3b": llama(28, 3072, 32, 32, 8192, 131072, 4096, tied=True),
     "playbook-8b": llama(32, 4096, 32, 32, 14336, 131072, 4096),
     "playbook-80b": llama(80, 8192, 64, 64, 28672, 131072, 4096),
-    # What `minipar train` trains by default.
-    "demo": replace(Model(4, 64, 4, 256, 64, tied=False), qkv_bias=False),
+    # What `minipar train` trains, by its presets.
+    "demo": _own(4, 64, 4, 64),
+    "small": _own(8, 256, 8, 256),
+    "medium": _own(12, 768, 12, 512),
+    "large": _own(24, 2048, 16, 1024),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Parts:
     @property
     def parts(self) -> dict[str, float]:
         """Each part by its name, in order."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
     @property
     def total(self) -> float:

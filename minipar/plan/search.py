@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, product
+from typing import Literal
 
-from minipar.plan.bounds import SPLIT, balanced, filled, impossible
+from minipar.plan.bounds import SPLIT, balanced, chained, filled, impossible
 from minipar.plan.layout import Numbers
 from minipar.plan.memory import memory, worst
 from minipar.plan.model import Model
@@ -50,24 +51,28 @@ class Found:
 
 @dataclass(order=True)
 class _Closed:
-    """Layouts by a time that they cannot beat: all of the same work, all of the same stages, one, or one predicted."""
+    """Layouts by a time that they cannot beat.
+
+    They do the same work; then they have the same stages too, whatever ZeRO; then it is one; then it has room; then
+    there is its prediction.
+    """
 
     bound: float
     turn: int
+    what: Literal["work", "stages", "layout", "fits", "predicted"] = field(compare=False)
     layouts: list[Numbers] = field(compare=False)
-    opened: bool = field(compare=False, default=False)
     prediction: Prediction | None = field(compare=False, default=None)
 
 
 def search(model: Model, bench: Bench, gpus: int, batch: int, space: Space | None = None, top: int = 10) -> Found:
     """The `top` fastest layouts of `batch` samples a step on so many GPUs, each with room for its tensors.
 
-    Raises `ValueError` for fewer than one GPU, sample or layout.
+    Raises `ValueError` for fewer than one GPU, sample or layout, and for a space of which the software does nothing.
     """
     for name, number in (("gpus", gpus), ("batch", batch), ("top", top)):
         if number < 1:
             raise ValueError(f"{name}={number}; it must be at least 1")
-    began, space = time.perf_counter(), space or Space()
+    began, space = time.perf_counter(), (space or Space()).within(bench.software.most_zero)
     refused, works, searched = [], [], 0
     for mesh in meshes(gpus):
         if reason := impossible(mesh, batch, model, bench, space):
@@ -91,27 +96,32 @@ def _best_first(
     model: Model, bench: Bench, works: list[Numbers], space: Space, top: int, refused: list[Refusal]
 ) -> tuple[list[Prediction], int]:
     """The `top` fastest layouts, and how many were simulated for it; what has no room is added to `refused`."""
-    turns = count()
-    closed = [_Closed(balanced(model, space.zeros(work), bench), next(turns), [work]) for work in works]
+    turns, found, simulated = count(), list[Prediction](), 0
+    closed = [_Closed(balanced(model, space.zeros(work), bench), next(turns), "work", [work]) for work in works]
     heapq.heapify(closed)
-    found: list[Prediction] = []
-    simulated = 0
     while closed and len(found) < top:
         best = heapq.heappop(closed)
+        layout, within = best.layouts[0], list[_Closed]()
         if best.prediction is not None:
             found.append(best.prediction)
-        elif not best.opened:
-            for alike in space.alike(best.layouts[0], model.layers, SPLIT):
-                heapq.heappush(closed, _Closed(filled(model, alike, bench), next(turns), alike, opened=True))
-        elif len(best.layouts) > 1:
-            for layout in best.layouts:
-                heapq.heappush(closed, _Closed(filled(model, [layout], bench), next(turns), [layout], opened=True))
-        elif refusal := _no_room(model, best.layouts[0], bench):
+        elif best.what == "work":
+            for alike in space.alike(layout, model.layers, SPLIT):
+                bound = filled(model, space.zeros(alike[0]), bench)
+                within.append(_Closed(bound, next(turns), "stages", alike))
+        elif best.what == "stages":
+            for one in (one for plan in best.layouts for one in space.zeros(plan)):
+                within.append(_Closed(filled(model, [one], bench), next(turns), "layout", [one]))
+        elif best.what == "fits":
+            simulated += 1
+            result = predict(model, layout, bench)
+            within.append(_Closed(result.step_seconds, next(turns), "predicted", [layout], result))
+        elif refusal := _no_room(model, layout, bench):
             refused.append(refusal)
         else:
-            simulated += 1
-            result = predict(model, best.layouts[0], bench)
-            heapq.heappush(closed, _Closed(result.step_seconds, next(turns), best.layouts, True, result))
+            bound = chained(model, layout, bench) if layout.schedule in SPLIT else best.bound
+            within.append(_Closed(bound, next(turns), "fits", [layout]))
+        for smaller in within:
+            heapq.heappush(closed, smaller)
     return found, simulated
 
 
@@ -130,7 +140,7 @@ def landscape(
     model: Model, bench: Bench, gpus: int, batch: int, space: Space | None = None
 ) -> dict[Numbers, Prediction | str]:
     """The fastest layout of every mesh, or why it has none."""
-    space = space or Space()
+    space = (space or Space()).within(bench.software.most_zero)
     found: dict[Numbers, Prediction | str] = {}
     for mesh in meshes(gpus):
         reason = impossible(mesh, batch, model, bench, space)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minipar.plan.activations import Saved
 from minipar.plan.hardware import GIB, Hardware
 from minipar.plan.layout import Numbers
 from minipar.plan.model import Model
+
+if TYPE_CHECKING:
+    from minipar.plan.memory import Memory
 
 COLLECTIVES = 10
 """All-gathers and reduce-scatters of a block under sequence parallelism (Korthikanti et al. 2022, §4.2.2)."""
@@ -34,6 +38,8 @@ class Software:
     - saved: what a block keeps for its backward. feature, weight, gradient, optimizer: of one feature, and of one
       weight for itself, its gradients and its optimizer states. logit: of one logit. reserve: of a GPU's memory that
       is not for tensors: the CUDA context, NCCL's buffers, what lies between blocks of the allocator.
+    - holds: where it is known tensor by tensor what each pipeline rank holds at its worst moment, this says it, in
+      place of the sums that `minipar.plan.memory` makes of these constants.
 
     How it computes:
 
@@ -42,12 +48,16 @@ class Software:
       scores: share of attention's scores that is computed, 0.5 where the masked half is skipped. logits: bytes of each
       logit that pass through memory so in either direction. update: bytes through memory for each weight that the
       optimizer steps. rest: seconds of a step besides.
-    - launch: seconds that the host takes to start a block's forward and backward; below that no GPU is faster.
-      latency: seconds that each of a tensor group's ring messages waits where the group spans nodes.
+    - launch: seconds that the host takes to start a block's forward and backward. ahead: it runs ahead of the device,
+      so that no block is faster than that; on a CPU both are one, and it is added. ends: seconds that the host takes
+      for a micro-batch's embedding, head and loss.
+    - latency: seconds that each of a tensor group's ring messages waits where the group spans nodes, and everywhere
+      where the host does not run ahead.
       waiting, skew: where the hosts of a pipeline over nodes wait for messages they cannot run ahead. Then a block's
       start takes `waiting` longer, and each ring message of its tensor group `skew`.
     - even: stages have the same number of blocks where that divides; else they are balanced by cost. after_blocks:
-      into how many pieces the norm, the head and the loss can then be cut.
+      into how many pieces the norm, the head and the loss can then be cut. by_count: only the blocks are counted, and
+      stages differ by one at most. most_zero: the highest level of ZeRO that it does.
 
     What links do:
 
@@ -77,11 +87,15 @@ class Software:
     logits: float = 10.0
     rest: float = 0.0
     launch: float = 0.0
+    ahead: bool = True
+    ends: float = 0.0
     latency: float = 0.0
     waiting: float = 0.0
     skew: float = 0.0
     even: bool = True
+    by_count: bool = False
     after_blocks: int = 3
+    most_zero: int = 3
     tensor_overlap: float = 0.0
     data_overlap: float = 0.0
     zero_overlap: float = 0.0
@@ -91,16 +105,20 @@ class Software:
     stalled: float = 0.0
     growth: float = 1.0
     squeezed: float = 1.0
+    holds: Callable[[Model, Numbers], tuple[Memory, ...]] | None = None
 
     def host(self, layout: Numbers, hardware: Hardware) -> float:
         """Seconds that the host needs at least to start a block's forward and backward."""
         messages = COLLECTIVES * (layout.tp - 1)
         seconds = self.launch
-        if layout.tp > hardware.per_node:
-            seconds += messages * self.latency
+        seconds += messages * self.wait(layout.tp, hardware)
         if layout.pp > 1 and layout.tp > 1 and layout.ranks > hardware.per_node:
             seconds += self.waiting + messages * self.skew
         return seconds
+
+    def wait(self, tp: int, hardware: Hardware) -> float:
+        """Seconds that a ring message between so many tensor ranks waits besides what the link takes."""
+        return 0.0 if self.ahead and tp <= hardware.per_node else self.latency
 
     def stall(self, layout: Numbers, hardware: Hardware) -> float:
         """Seconds that a message between stages waits besides, for the stragglers of a large cluster."""
@@ -112,6 +130,8 @@ class Software:
         Where stages are balanced by cost, a head that outweighs several blocks takes their ranks' share, but it is one
         piece: with `after_blocks` pieces behind the blocks, more ranks than those would have nothing.
         """
+        if layout.zero > self.most_zero:
+            return f"{self.name} does ZeRO-{self.most_zero} at most"
         if self.even:
             return None
         head = model.vocabulary_weights() / model.block_weights()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from minipar.pipeline.names import LOOPED, NAMES
@@ -24,6 +24,13 @@ class Space:
     sequence_parallel: tuple[bool, ...] = (False, True)
     recompute: tuple[Recompute, ...] = tuple(Recompute)
     zero: tuple[int, ...] = (0, 1, 2, 3)
+
+    def within(self, most_zero: int) -> Space:
+        """Without the ZeRO that a software does not do; raises `ValueError` where that leaves none."""
+        zero = tuple(level for level in self.zero if level <= most_zero)
+        if not zero:
+            raise ValueError(f"zero={self.zero}; the software does ZeRO-{most_zero} at most")
+        return replace(self, zero=zero)
 
     def plans(self, pp: int, layers: int) -> list[tuple[str, int]]:
         """Schedules and their stages a rank, where the blocks fill them; over one rank they are all the same."""
@@ -55,9 +62,9 @@ class Space:
         return [layout._replace(zero=zero) for zero in self.zero]
 
     def alike(self, work: Numbers, layers: int, split: tuple[str, ...]) -> Iterator[list[Numbers]]:
-        """A mesh's layouts that do the same work, those together whose schedules have as many stages."""
+        """A mesh's layouts that do the same work, whatever ZeRO, those together whose schedules have as many stages."""
         groups: dict[tuple[int, bool], list[Numbers]] = {}
         for name, virtual in self.plans(work.pp, layers):
             layout = work._replace(schedule=name, virtual=virtual)
-            groups.setdefault((layout.stages, name in split), []).extend(self.zeros(layout))
+            groups.setdefault((layout.stages, name in split), []).append(layout)
         yield from groups.values()

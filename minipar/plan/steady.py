@@ -10,12 +10,9 @@ do, twice as many micro-batches are simulated, up to all of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from minipar.pipeline.simulate import Compiled, compiled
 from minipar.plan.layout import written
@@ -35,62 +32,76 @@ def duration(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: fl
     while n < 0.8 * m:
         n += (m - n) % period
         ends = _ends(schedule, p, n, virtual, costs, send)
-        if found := _repeats(_order(schedule, p, n, virtual), ends, n, period):
+        reach = _reach(schedule, p, n, virtual)
+        if found := _repeats(_table(_order(schedule, p, n, virtual), ends, n), reach, n, period):
             length, seconds = found
             rest = (m - n) % length
             if n + rest >= m:
                 break
             if rest:
                 ends = _ends(schedule, p, n + rest, virtual, costs, send)
-            return float(ends.max() + (m - n - rest) // length * seconds)
+            return max(ends) + (m - n - rest) // length * seconds
         n *= 2
-    return float(_ends(schedule, p, m, virtual, costs, send).max())
+    return max(_ends(schedule, p, m, virtual, costs, send))
 
 
-def _repeats(order: _Order, ends: NDArray[np.float64], n: int, period: int) -> tuple[int, float] | None:
+def seconds_of(costs: Costs) -> dict[tuple[str, int], float]:
+    """Seconds of each kind in each stage: I and W are half a backward each (Qi et al. 2024, Table 1)."""
+    found = {}
+    for stage, (forward, backward) in enumerate(costs):
+        found["F", stage], found["B", stage] = forward, backward
+        found["I", stage] = found["W", stage] = backward / 2
+    return found
+
+
+Table = list[list[float | None]]
+"""Of each kind and stage, when it ends for each micro-batch; None: it does not do it."""
+
+
+def _repeats(table: Table, reach: int, n: int, period: int) -> tuple[int, float] | None:
     """After how many micro-batches the schedule repeats itself before its last ones, and how much later."""
-    reach = order.reach
     last = n - reach - 1  # the actions on micro-batches from here on end the schedule
-    table = np.where(order.at < 0, np.nan, ends[order.at])
-    window = table[:, last - reach : last]
     for length in range(period, last - reach + 1, period):
-        later = window - table[:, last - reach - length : last - length]
-        seconds = float(np.nanmax(later))
-        same = np.abs(later - seconds) <= 1e-9 * seconds
-        if (same | (np.isnan(window) & np.isnan(later))).all():
+        seconds = _later([(row[last - reach - length : last - length], row[last - reach : last]) for row in table])
+        if seconds is not None:
             return length, seconds
     return None
 
 
-def _ends(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float) -> NDArray[np.float64]:
-    order = _order(schedule, p, m, virtual)
-    forward, backward = np.array(costs).T
-    # I and W are half a backward each: as many products (Qi et al. 2024, Table 1).
-    seconds = np.stack([forward, backward, backward / 2, backward / 2])[order.kinds, order.stages].tolist()
+def _later(rows: list[tuple[list[float | None], list[float | None]]]) -> float | None:
+    """By how much all of the second of each pair ends later than the first; None where not all by the same."""
+    least, most = float("inf"), 0.0
+    for earlier, later in rows:
+        for one, other in zip(earlier, later, strict=True):
+            if one is not None and other is not None:
+                least, most = min(least, other - one), max(most, other - one)
+            elif one is not other:
+                return None
+        if most - least > 1e-9 * most:
+            return None
+    return most
+
+
+def _table(order: Compiled, ends: list[float], m: int) -> Table:
+    table: defaultdict[tuple[str, int], list[float | None]] = defaultdict(lambda: [None] * m)
+    for (kind, stage, micro_batch), end in zip(order.actions, ends, strict=True):
+        table[kind, stage][micro_batch] = end
+    return list(table.values())
+
+
+def _ends(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float) -> list[float]:
+    order, seconds = _order(schedule, p, m, virtual), seconds_of(costs)
     travel = [[0.0 if source == to else send for to in range(p)] for source in range(p)]
-    return np.array(order.compiled.times(seconds, travel)[1])
-
-
-class _Order(NamedTuple):
-    """A schedule in an order that can run, and the kind and the stage of each action in it.
-
-    at: of each kind and stage, where in it each micro-batch is; -1: nowhere. reach: micro-batches between neighbours.
-    """
-
-    compiled: Compiled
-    kinds: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    at: NDArray[np.int64]
-    reach: int
+    return order.times([seconds[kind, stage] for kind, stage, _ in order.actions], travel)[1]
 
 
 @lru_cache(maxsize=256)
-def _order(name: str, p: int, m: int, virtual: int) -> _Order:
-    schedule = written(name, p, m, virtual)
-    order = compiled(schedule)
-    kinds, stages, micro_batches = np.array([("FBIW".index(k), s, b) for k, s, b in order.actions]).T
-    at = np.full((4, schedule.stages, m), -1)
-    at[kinds, stages, micro_batches] = np.arange(len(kinds))
-    pairs = [pair for row in schedule.actions for pair in pairwise(row)]
-    reach = max((abs(one.micro_batch - other.micro_batch) for one, other in pairs), default=1)
-    return _Order(order, kinds, stages, at[(at >= 0).any(axis=2)], max(1, reach))
+def _order(name: str, p: int, m: int, virtual: int) -> Compiled:
+    return compiled(written(name, p, m, virtual))
+
+
+@lru_cache(maxsize=256)
+def _reach(name: str, p: int, m: int, virtual: int) -> int:
+    """How many micro-batches neighbours in a row are apart, at most."""
+    pairs = [pair for row in written(name, p, m, virtual).actions for pair in pairwise(row)]
+    return max((abs(one.micro_batch - other.micro_batch) for one, other in pairs), default=1) or 1

@@ -55,7 +55,7 @@ def message(model: Model, layout: Numbers, bench: Bench) -> float:
     """Seconds of a micro-batch's features from a stage to the next, each tensor rank sending its part."""
     if layout.pp == 1:
         return 0.0
-    size = 2 * layout.micro_batch * model.sequence * model.hidden
+    size = bench.software.feature * layout.micro_batch * model.sequence * model.hidden
     link = bench.hardware.link(layout.pp, layout.dp * layout.tp)
     return link.send(size / layout.tp) + bench.software.stall(layout, bench.hardware)
 
@@ -86,7 +86,7 @@ def after(model: Model, layout: Numbers, bench: Bench, slot: float) -> tuple[flo
     if dp == 1:
         return 0.0, update
     link, m = hardware.link(dp, layout.tp), layout.micro_batches
-    of_gradients, of_weights = link.ring(software.summed * weights, dp), link.ring(2 * weights, dp)
+    of_gradients, of_weights = link.ring(software.summed * weights, dp), link.ring(software.weight * weights, dp)
     hidden = software.zero_overlap * slot * 2 / 3
     if layout.zero == 0:
         return max(0.0, 2 * of_gradients - software.data_overlap * slot * 2 / 3), update

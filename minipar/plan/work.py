@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minipar.pipeline.partition import balanced_cuts, even_cuts
 from minipar.plan.activations import touched
 from minipar.plan.hardware import Hardware
-from minipar.plan.layout import Numbers, written
+from minipar.plan.layout import STAGES_A_RANK, Numbers
 from minipar.plan.model import Model
 from minipar.plan.software import Software
 from minipar.recompute import Recompute
@@ -76,13 +76,13 @@ class Bench(NamedTuple):
     software: Software
 
     def matmul(self, rows: float, wide: float, out: float) -> float:
-        """Seconds of a matrix product ``[rows, wide] · [wide, out]`` in half precision.
+        """Seconds of a matrix product ``[rows, wide] · [wide, out]``.
 
         The arithmetic at the software's share of the peak, and three matrices through memory beside it: small ones
         are slow because they bring little arithmetic for their bytes (Williams et al. 2009, the roofline).
         """
         arithmetic = 2 * rows * wide * out / (self.hardware.flops * self.software.matmul)
-        traffic = 2 * (rows * wide + wide * out + rows * out) / self.hardware.bandwidth
+        traffic = self.software.feature * (rows * wide + wide * out + rows * out) / self.hardware.bandwidth
         return arithmetic + traffic
 
     def through_memory(self, size: float) -> float:
@@ -115,13 +115,17 @@ def _block(model: Model, layout: Numbers, bench: Bench, least: float) -> Directi
     written_bytes, core_bytes = touched(software.saved(model), layout)
     memory = bench.through_memory(tokens * written_bytes)
     links = _tensor_links(model, layout, bench)
-    forward = Work(matrices + core, memory, links)
+    # On a CPU the host is a part of the work; autograd's half of it is about as long as the forward's.
+    host = 0.0 if software.ahead else least / 2
+    forward = Work(matrices + core, memory, links, host)
     again = Work()
     if layout.recompute is Recompute.FULL:
         again = Work(recompute=forward.total)
     elif layout.recompute is Recompute.SELECTIVE:
         again = Work(recompute=core + bench.through_memory(tokens * core_bytes))
-    backward = Work(2 * (matrices + core), 2 * memory, links * (1 - software.tensor_overlap)).plus(again)
+    backward = Work(2 * (matrices + core), 2 * memory, links * (1 - software.tensor_overlap), host).plus(again)
+    if not software.ahead:
+        return Direction(forward, backward)
     # Both directions together are no shorter than the host takes to start them.
     spare = max(0.0, least - forward.total - backward.total)
     return Direction(forward._replace(host=spare / 3), backward._replace(host=spare * 2 / 3))
@@ -131,7 +135,7 @@ def _tensor_links(model: Model, layout: Numbers, bench: Bench) -> float:
     """Two all-reduces a direction, or as many pairs of all-gather and reduce-scatter: they cost the same."""
     if layout.tp == 1:
         return 0.0
-    size = 2 * layout.micro_batch * model.sequence * model.hidden
+    size = bench.software.feature * layout.micro_batch * model.sequence * model.hidden
     link = bench.hardware.link(layout.tp, 1)
     if layout.tp > bench.hardware.per_node:
         link = link._replace(beta=link.beta / bench.software.ways)
@@ -148,28 +152,39 @@ def _head(model: Model, tp: int, micro_batch: int, bench: Bench) -> Direction:
     tokens, run = micro_batch * model.sequence, -(-model.vocabulary // tp)
     product = bench.matmul(tokens, model.hidden, run)
     memory = bench.through_memory(tokens * run * bench.software.logits)
-    return Direction(Work(product, memory), Work(2 * product, memory))
+    forward, backward = Work(product, memory), Work(2 * product, memory)
+    if bench.software.ahead:
+        return Direction(forward, backward)
+    # On a CPU the small all-reduces cost as much as the large: the embedding's and the loss's two; the head's.
+    host, link = bench.software.ends / 3, bench.hardware.link(tp, 1)
+    call = 2 * (tp - 1) * (link.alpha + bench.software.wait(tp, bench.hardware))
+    return Direction(forward._replace(host=2 * host + 3 * call), backward._replace(host=host + call))
 
 
 @lru_cache(maxsize=4096)
 def cuts(layers: int, stages: int, even: bool, last: float) -> tuple[int, ...]:
-    """How many blocks each stage has; `last`: what the head costs, in blocks."""
-    even = even and layers % stages == 0
+    """How many blocks each stage has, evenly or by cost; `last`: what the head costs, in blocks."""
     ranges = even_cuts(layers, stages) if even else balanced_cuts([1.0] * layers, stages, 0.0, last)
     return tuple(len(one) for one in ranges)
 
 
+def pieces(model: Model, layout: Numbers, bench: Bench) -> tuple[Direction, Direction, tuple[int, ...]]:
+    """One block, the head, and how many blocks each stage has, as the software cuts."""
+    one, ending, software = block(model, layout, bench), head(model, layout, bench), bench.software
+    even = software.by_count or (software.even and model.layers % layout.stages == 0)
+    return one, ending, cuts(model.layers, layout.stages, even, round(ending.total / one.total, 2))
+
+
 def counts(model: Model, layout: Numbers, bench: Bench) -> tuple[int, ...]:
-    """How many blocks each stage has, as the software cuts."""
-    one, ending = block(model, layout, bench), head(model, layout, bench)
-    return cuts(model.layers, layout.stages, bench.software.even, round(ending.total / one.total, 2))
+    """How many blocks each stage has."""
+    return pieces(model, layout, bench)[2]
 
 
 def stages(model: Model, layout: Numbers, bench: Bench) -> list[Direction]:
     """Every stage's forward and backward of one micro-batch."""
-    one = block(model, layout, bench)
-    all_stages = [one.times(count) for count in counts(model, layout, bench)]
-    all_stages[-1] = all_stages[-1].plus(head(model, layout, bench))
+    one, ending, blocks = pieces(model, layout, bench)
+    all_stages = [one.times(count) for count in blocks]
+    all_stages[-1] = all_stages[-1].plus(ending)
     return all_stages
 
 
@@ -182,7 +197,6 @@ def by_rank(layout: Numbers, held: Sequence[Direction]) -> list[Work]:
     return ranks
 
 
-@lru_cache(maxsize=512)
 def holders(schedule: str, pp: int, virtual: int) -> tuple[int, ...]:
-    """The pipeline rank of each stage."""
-    return written(schedule, pp, 1, virtual).holder
+    """The pipeline rank of each stage: in a V there and back, else in a loop."""
+    return (*range(pp), *reversed(range(pp))) if schedule in STAGES_A_RANK else (*range(pp),) * virtual

@@ -161,22 +161,24 @@ class _ColumnLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
+        # What is put off must not hold the graph that it came from, by its input or by `ctx`.
+        x, axis, sequence = x.detach(), ctx.axis, ctx.sequence
         x_wants, later, *wants = ctx.needs_input_grad[:4]
         if ctx.weights is not None:
             wants = list(wanting(ctx.weights))
 
         def whole() -> comm.Pending:
-            gathers = ctx.sequence and wants[0]
-            return comm.start_all_gather(x, ctx.axis, SEQUENCE) if gathers else comm.Pending(lambda: x)
+            gathers = sequence and wants[0]
+            return comm.start_all_gather(x, axis, SEQUENCE) if gathers else comm.Pending(lambda: x)
 
         waiting = None if later else whole()
         of_x = None
         if x_wants:
             summand = gradient @ weight
-            if ctx.sequence:
-                of_x = comm.start_reduce_scatter(summand, ctx.axis, SEQUENCE)
+            if sequence:
+                of_x = comm.start_reduce_scatter(summand, axis, SEQUENCE)
             else:
-                of_x = comm.start_all_reduce(summand, ctx.axis)
+                of_x = comm.start_all_reduce(summand, axis)
         of_weights: list[Tensor | None] = [None, None]
         if later:
             ctx.store.put_off(ctx.weights, lambda: weight_gradients(whole().wait(), gradient, *wants))

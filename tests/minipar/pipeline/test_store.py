@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -350,3 +351,24 @@ def test_split_layers_in_halves_equal_the_whole(sequence_parallel: bool) -> None
             assert_close_by_name(ours, expected)
         # The bias that a row-split layer adds after its sum is no part of its multiplication.
         assert [at_once for _, _, at_once in results] == [[], [], ["bias"], []]
+
+
+def test_what_waits_for_its_weights_does_not_hold_the_graph_that_it_came_from() -> None:
+    """Until W a stage's input and its gradient would stay, two activations for each micro-batch that waits."""
+
+    def on_rank() -> list[bool]:
+        axis, gone = Mesh(tp=2).tp, []
+        whole = torch.randn(8, 4)
+        for layer in (nn.Linear(4, 8), ColumnParallelLinear(whole, torch.zeros(8), axis)):
+            store, features = WeightStore(), torch.randn(2, 3, 4, requires_grad=True)
+            with store.lent_to(nn.ModuleList([layer])):
+                result = layer(2 * features)
+            with store.opened("first"):
+                torch.autograd.backward(result, torch.ones_like(result))
+            alive = weakref.ref(features)
+            del features, result
+            gone.append(alive() is None and len(store) == 1)
+            store.finish("first")
+        return gone
+
+    assert minipar.run(on_rank, 2, timeout=30, device="cpu") == [[True, True]] * 2

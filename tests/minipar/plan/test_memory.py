@@ -12,6 +12,7 @@ from minipar.plan import Bench, Numbers, hardware_by_name, memory, model_by_name
 from minipar.plan.generations import MEGATRON_2022
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.memory import peak_blocks, worst
+from minipar.plan.work import holders
 from minipar.recompute import Recompute
 
 BENCH = Bench(hardware_by_name("a100-80gb"), MEGATRON_2022)
@@ -35,6 +36,12 @@ def test_the_most_that_is_held_is_that_of_the_whole_schedule(name, p, m, v, data
         most.append(max(held))
     layout = Numbers(1, p, 1, 1, m, name, virtual)
     assert peak_blocks(layout, blocks) == pytest.approx(most)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_is_held_by_the_rank_that_the_schedule_says(name):
+    virtual = 3 if name in LOOPED else 1
+    assert holders(name, 5, virtual) == by_name(name, 5, 7, virtual if name in LOOPED else None).holder
 
 
 def test_zero_shards_one_part_after_the_other():

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 from minipar.plan import Bench, Prediction, hardware_by_name, memory, model_by_name, predict
-from minipar.plan.fit import fit
+from minipar.plan.fit import fit, loss
 from minipar.plan.generations import MEGATRON_2021, MEGATRON_2022, MEGATRON_CORE, NANOTRON
 from minipar.plan.memory import worst
 from minipar.recompute import Recompute
-from tests.minipar.plan import published
+from tests.minipar.plan import published, refit
 from tests.minipar.plan.published import DATA, Row, Run
 
 A100, H100 = hardware_by_name("a100-80gb"), hardware_by_name("h100")
@@ -67,6 +69,21 @@ def test_the_constants_are_those_that_fit_best(rows, software, names, layers):
     again = fit(software, names, measured, hardware)
     for name in names:
         assert getattr(again, name) == pytest.approx(getattr(software, name), rel=0.05), name
+
+
+def test_no_constant_of_nanotron_fits_better_a_tenth_higher_or_lower():
+    """The whole fit takes minutes (`refit`): here each constant is moved alone."""
+
+    def badness(rows, **moved):
+        bench = Bench(H100, replace(NANOTRON, **moved))
+        found = np.array([math.log(row.predicted(bench) / row.seconds) for row in rows])
+        return loss(found, refit.ROBUST)
+
+    for names, rows in ((refit.STEP, refit.grid_rows(refit.NODES)), (refit.STALL, refit.grid_rows())):
+        least = badness(rows)
+        for name in names:
+            for factor in (0.9, 1.1):
+                assert badness(rows, **{name: factor * getattr(NANOTRON, name)}) >= 0.995 * least, (name, factor)
 
 
 def test_a_row_left_out_of_the_fit_is_still_predicted():

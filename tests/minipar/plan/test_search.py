@@ -15,7 +15,8 @@ from minipar.plan.generations import MEGATRON_2022, MEGATRON_CORE, NANOTRON
 from minipar.plan.search import meshes
 from minipar.recompute import Recompute
 
-SOFTWARE = st.sampled_from([MEGATRON_2022, MEGATRON_CORE, NANOTRON])
+ON_CPU = replace(MEGATRON_2022, name="on a CPU", ahead=False, launch=2e-3, ends=1e-3, latency=1e-4, most_zero=1)
+SOFTWARE = st.sampled_from([MEGATRON_2022, MEGATRON_CORE, NANOTRON, ON_CPU])
 MODELS = st.builds(
     Model,
     layers=st.integers(1, 9),
@@ -42,6 +43,8 @@ def everything(model: Model, bench: Bench, gpus: int, batch: int, space: Space) 
                 for parallel in space.sequence_parallel:
                     for recompute in space.recompute:
                         for zero in space.zero:
+                            if zero > bench.software.most_zero:
+                                continue
                             if (batch // mesh.dp) % size or (parallel and mesh.tp == 1) or (zero and mesh.dp == 1):
                                 continue
                             layout = mesh._replace(
@@ -148,3 +151,16 @@ def test_nothing_is_searched_for_nothing(wrong):
     asked = {"gpus": 8, "batch": 8, "top": 1, **wrong}
     with pytest.raises(ValueError, match="it must be at least 1"):
         search(model_by_name("gpt-1.7b"), bench, **asked)
+
+
+def test_what_a_software_does_not_do_is_neither_searched_nor_refused():
+    model, hardware = model_by_name("gpt-1.7b"), hardware_by_name("h100")
+    found = search(model, Bench(hardware, ON_CPU), 8, 8, top=1000)
+    assert found.layouts
+    assert {one.layout.zero for one in found.layouts} == {0, 1}
+    assert not [one for one in found.refused if "ZeRO" in one.reason]
+    less = search(model, Bench(hardware, ON_CPU), 8, 8, Space(zero=(0, 1)), top=1000)
+    assert less.searched == found.searched
+    with pytest.raises(ValueError, match=r"zero=\(2, 3\)"):
+        search(model, Bench(hardware, ON_CPU), 8, 8, Space(zero=(2, 3)))
+    assert "ZeRO-1 at most" in (predict(model, Numbers(dp=8, zero=2), Bench(hardware, ON_CPU)).refused or "")

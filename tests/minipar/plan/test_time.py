@@ -82,8 +82,9 @@ def test_each_constant_is_read():
     ]
 
     def all_of(software):
-        bench = Bench(hardware, software)
-        return [(found.time, found.memory, found.usable) for found in (predict(model, at, bench) for at in layouts)]
+        benches = [Bench(hardware, replace(software, ahead=ahead)) for ahead in (True, False)]
+        found = [predict(model, at, bench) for at in layouts for bench in benches]
+        return [(one.time, one.memory, one.usable) for one in found]
 
     usual = all_of(NANOTRON)
     constants = {name: value for name, value in vars(NANOTRON).items() if isinstance(value, float)}
