@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,19 +208,28 @@ def _function_text(code: types.CodeType, decorated: bool) -> str:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if code.co_firstlineno in (first, node.lineno):
                 found.add(_block(text, first if decorated else node.lineno, node.end_lineno))
-    if len(found) > 1 and code.co_name == "<lambda>":
-        found = {segment for segment in found if _same(code, segment)}
+    several = len(found) > 1
+    if several and code.co_name == "<lambda>":
+        imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        found = {segment for segment in found if _same(code, segment, imports)}
     if len(found) == 1:
         return found.pop()
-    if found:
+    if several:
         raise ValueError(_("there are several such functions on one line; give yours a line of its own"))
     raise ValueError(_("the source of your function has changed since it was run; run its cell again"))
 
 
-def _same(code: types.CodeType, segment: str) -> bool:
-    """Whether a lambda's source gives this code."""
-    other = compile(segment, "<lambda>", "eval").co_consts[0]
-    return isinstance(other, types.CodeType) and (other.co_code, other.co_names) == (code.co_code, code.co_names)
+def _same(code: types.CodeType, segment: str, imports: Sequence[ast.stmt]) -> bool:
+    """Whether a lambda's source gives this code, in a file with these imports, whose names Python calls otherwise."""
+    tree = ast.Module([*imports, *ast.parse(f"_ = {segment}").body], type_ignores=[])
+    made = [c for c in compile(tree, "<lambda>", "exec").co_consts if isinstance(c, types.CodeType)]
+    return _content(code) in map(_content, made)
+
+
+def _content(code: types.CodeType) -> tuple[Any, ...]:
+    """What a code does, without where it stands in its file."""
+    constants = [_content(c) if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
 
 def _block(text: str, first: int, last: int | None) -> str:

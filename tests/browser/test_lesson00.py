@@ -124,8 +124,13 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback(page: Page) -> None
     expect(question.get_by_text("That is memory. The bubble is time.")).to_be_visible()
     expect(question.get_by_role("button", name="Four stages, one batch")).to_be_visible()
     # And now by keyboard alone: the arrow moves the choice, not the notebook's selection.
+    shown = question.locator(".choice").all_inner_texts()
+    wrong, right = (
+        next(i for i, text in enumerate(shown) if text.startswith(s)) for s in ("The memory", "The time in")
+    )
     question.get_by_label("The memory that holds activations").focus()
-    page.keyboard.press("ArrowUp")
+    for _press in range((right - wrong) % len(shown)):
+        page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(question.get_by_text("It is the empty space in the picture.")).to_be_visible()
     expect(page.locator(".course-quiz .score")).to_contain_text("1 of 6 points")

@@ -25,7 +25,7 @@ def all_reduce_bytes(dice: Dice) -> Problem:
             Distractor(size / n, _("That is one message. How many are there?")),
         ),
         _(
-            "A reduce-scatter and an all-gather, each of {m} messages with a part of {n}: "
+            "In the reduce-scatter and again in the all-gather a rank sends {m} of the tensor's {n} parts: "
             "$2 \\cdot \\frac{{{m}}}{{{n}}} \\cdot {size}$ MB."
         ).format(m=n - 1, n=n, size=size),
         "MB",
