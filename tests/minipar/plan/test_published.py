@@ -86,12 +86,12 @@ def test_no_constant_of_nanotron_fits_better_a_tenth_higher_or_lower():
                 assert badness(rows, **{name: factor * getattr(NANOTRON, name)}) >= 0.995 * least, (name, factor)
 
 
-def test_a_row_left_out_of_the_fit_is_still_predicted():
+@pytest.mark.parametrize("nth", range(len(published.table_1())))
+def test_a_row_left_out_of_the_fit_is_still_predicted(nth):
     rows = published.table_1()
-    for left_out in rows:
-        others = [row for row in rows if row is not left_out] + published.table_2()
-        software = fit(MEGATRON_2021, ["matmul", "passes"], [row.measured() for row in others], A100)
-        assert abs(errors([left_out], Bench(A100, software))[0]) <= 0.06
+    others = [*rows[:nth], *rows[nth + 1 :], *published.table_2()]
+    software = fit(MEGATRON_2021, ["matmul", "passes"], [row.measured() for row in others], A100)
+    assert abs(errors([rows[nth]], Bench(A100, software))[0]) <= 0.06
 
 
 def figure(which: str) -> list[dict[str, float | str]]:
