@@ -16,7 +16,8 @@ What was *sent* is counted twice: by the ledger, inside the rank, whose code is 
 operating system's counters of the rank's sockets, read from outside (`wires.py`; Linux only).
 
 What a determined cheat can still do: his code runs with his own user's rights. In his ranks he can pass tensors by a
-file or by shared memory, which no socket counts, and read the file in which a solution stands. In his kernel he can show a verdict of his own making, or write to
-the progress file. Nothing on a learner's own machine can keep him from that. The record holds the source, so that an
-instructor's machine can judge it again, and a person can read it.
+file or by shared memory, which no socket counts, and read the file in which a solution stands. In his kernel he can
+show a verdict of his own making, or write to the progress file. Nothing on a learner's own machine can keep him from
+that. The record holds the source, so that an instructor's machine can judge it again, and a
+person can read it.
 """
