@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from course import standing as module
 from course.events import Event, Kind
 from course.exercises.catalogue import EXERCISES
-from course.lessons import ROOT, Lesson, lessons
+from course.lessons import ROOT, lessons
 from course.progress import Progress
 from course.standing import facts, minutes_by_item, next_step, standing
-from course.table import table
+from course.table import Table, table
 from course.widgets.home import home, to_html
 
 START = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -125,12 +124,13 @@ def test_the_home_shows_the_table_and_leads_to_each_notebook() -> None:
     assert "script" not in page.tags
 
 
-def test_a_title_cannot_bring_markup_into_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile = Lesson(FIRST.name, "<script>alert(1)</script>&amp;'\"", 5)
-    monkeypatch.setattr(module, "lessons", lambda: (hostile,))
-    page = read(to_html(table(standing([]))))
-    assert "script" not in page.tags
-    assert f"{hostile.id}  {hostile.title}" in page.texts
+def test_no_text_can_bring_markup_into_the_home() -> None:
+    hostile = "<script>alert(1)</script>&amp;'\""
+    rows = ((hostile, hostile), (hostile, hostile))
+    page = read(to_html(Table(hostile, (hostile, hostile), rows, (hostile, ""), (hostile,))))
+    assert set(page.tags) == {"style", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "a", "p"}
+    assert page.texts.count(hostile) == 8
+    assert page.links == ["%3Cscript%3Ealert%281%29%3C/script%3E%26amp%3B%27%22"]
 
 
 def test_where_progress_cannot_be_read_the_home_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -105,8 +105,11 @@ def test_the_exam_in_the_notebook_and_in_the_terminal(language: Pseudo) -> None:
         for do in ("hand_in", "hand_in"):
             widget._handle_custom_msg({"do": do}, [])
             said += shown(widget)
-        typed = in_terminal(sit(exam(seed, quizzes), "exam"), Learner(["", "a", *["z", ""] * 40, "h"]))
-        assert language.english([*said, typed], [UNITS, *HEADINGS]) == set()
+        again = sit(exam(seed, quizzes), "exam")
+        learner = Learner([*[""] * len(again.attempt.questions), "?", "h"])
+        typed = in_terminal(again, learner)
+        assert again.handed_in
+        assert language.english([*said, typed, *learner.prompts], [UNITS, *HEADINGS]) == set()
 
 
 def test_the_terminal(language: Pseudo) -> None:

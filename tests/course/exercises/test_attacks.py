@@ -156,6 +156,7 @@ IN_THE_RANKS: dict[str, tuple[str, str, Status]] = {
         "return column_linear(x, w, tp)",
         Status.RAISED,
     ),
+    "another part of the course is imported": ("import course.lessons", GARBAGE, Status.RAISED),
     "the solution is imported past the finder": (
         "sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != 'NoCourse']\n"
         "import course.exercises.lesson00",
