@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from minipar.pipeline.schedule import KEPT_FOR_WEIGHTS, Action
 from minipar.plan.activations import kept, touched
+from minipar.plan.closed import HOLDING
 from minipar.plan.layout import Numbers, written
 from minipar.plan.model import Model
 from minipar.plan.parts import Parts
 from minipar.plan.software import Software
-from minipar.plan.steady import HOLDING
 from minipar.plan.work import Bench, counts, holders
 from minipar.recompute import Recompute
 

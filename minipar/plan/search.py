@@ -118,8 +118,7 @@ def _best_first(
         elif refusal := _no_room(model, layout, bench):
             refused.append(refusal)
         else:
-            bound = chained(model, layout, bench) if layout.schedule in SPLIT else best.bound
-            within.append(_Closed(bound, next(turns), "fits", [layout]))
+            within.append(_Closed(chained(model, layout, bench), next(turns), "fits", [layout]))
         for smaller in within:
             heapq.heappush(closed, smaller)
     return found, simulated
