@@ -16,6 +16,9 @@ Costs = tuple[tuple[float, float], ...]
 Task = tuple[str, int]
 """An action's kind and stage."""
 
+Table = dict[Task, list[float]]
+"""Of each task when it ends, for each micro-batch."""
+
 NEVER = float("inf")
 """When an action ends that there is not."""
 
@@ -29,11 +32,11 @@ def seconds_of(costs: Costs) -> dict[Task, float]:
     return found
 
 
-def ends(schedule: Schedule, m: int, costs: Costs, send: float) -> tuple[dict[Task, list[float]], float]:
+def ends(schedule: Schedule, m: int, costs: Costs, send: float) -> tuple[Table, float]:
     """Of each task when it ends for each of `m` micro-batches, and the last end; a message takes `send`."""
     holder, rows = schedule.holder, schedule.actions
     forwards, gradients = ([[NEVER] * m for _ in costs] for _ in range(2))
-    there, table, how = [0.0] * m, dict[Task, list[float]](), {}
+    there, table, how = [0.0] * m, Table(), {}
     for (kind, stage), length in seconds_of(costs).items():
         source, by_stage = (stage - 1, forwards) if kind == "F" else (stage + 1, gradients)
         made = by_stage[stage] if kind != "W" else [NEVER] * m

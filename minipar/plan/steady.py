@@ -1,21 +1,23 @@
-"""How long a schedule takes with however many micro-batches: simulated until it repeats itself, then followed.
+"""How long a schedule takes with however many micro-batches: a few are simulated, and the rest is known.
 
 In the middle of a schedule a rank does with the next micro-batch what it did with this one (interleaved: with the next
-p). An action starts when the one before it in its row is done and what it works on is there; neighbours in a row are
-at most `reach` micro-batches apart. So where all that happens to `reach` micro-batches in a row ends later than what
-happened to those a period before by one and the same time, so does everything after it, as long as the rows go on so.
-Then another period adds that time, exactly. Costs for which two rhythms compete may take long to settle: until they
-do, twice as many micro-batches are simulated, up to all of them.
+p). The actions on one of the longest chains of waiting set how long all takes. Where such a chain does the same for two
+micro-batches there, w seconds and c micro-batches apart, it can do so once more: c more take w more at least. And where
+all that happens to `reach` micro-batches in a row ends at most w later than what happened to those c before, so does
+everything after it, as neighbours in a row are at most `reach` micro-batches apart: c more take w more at most.
+Costs for which two rhythms compete may take long to settle: until they do, twice as many micro-batches are simulated,
+up to all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
+from minipar.pipeline.schedule import Action, Schedule, needs
 from minipar.plan.closed import CLOSED, closed
-from minipar.plan.ends import NEVER, Costs, ends
+from minipar.plan.ends import NEVER, Costs, Table, ends, seconds_of
 from minipar.plan.layout import written
 
 
@@ -27,45 +29,64 @@ def duration(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: fl
     n, period = 5 * p, p if schedule == "interleaved" else 1
     while n < 0.8 * m:
         n += (m - n) % period
-        table, end = ends(written(schedule, p, n, virtual), n, costs, send)
-        if found := _repeats(list(table.values()), _reach(schedule, p, n, virtual), n, period):
-            length, seconds = found
-            rest = (m - n) % length
-            if n + rest >= m:
-                break
-            if rest:
-                end = ends(written(schedule, p, n + rest, virtual), n + rest, costs, send)[1]
-            return end + (m - n - rest) // length * seconds
-        n *= 2
+        some = written(schedule, p, n, virtual)
+        table, end = ends(some, n, costs, send)
+        last = n - _reach(schedule, p, n, virtual) - 1  # the actions on micro-batches from here on end the schedule
+        chain = (one for one in _longest(some, table, end, costs) if 2 * p <= one.micro_batch < last)
+        if found := _rhythm(chain, table, last, n - last - 1, period):
+            apart, seconds = found
+            rest = (m - n) % apart
+            if not rest:
+                return end + (m - n) // apart * seconds
+            n += rest
+        else:
+            n *= 2
     return ends(written(schedule, p, m, virtual), m, costs, send)[1]
 
 
-Table = list[list[float]]
-"""Of each kind and stage, when it ends for each micro-batch."""
+def _longest(schedule: Schedule, table: Table, end: float, costs: Costs) -> Iterator[Action]:
+    """A chain of actions that start when the one before it is done or its message is there; told from the last one."""
+    seconds, rows = seconds_of(costs), schedule.actions
+    at = {row[-1]: (rank, len(row) - 1) for rank, row in enumerate(rows)}
+    action = next(one for one in at if table[one[:2]][one[2]] == end)
+    rank, place = at[action]
+    while True:
+        yield action
+        before = rows[rank][place - 1] if place else None
+        length = seconds[action[:2]]
+        if before and table[before[:2]][before[2]] + length == table[action[:2]][action[2]]:
+            action, place = before, place - 1
+            continue
+        for kind, stage, i in needs(action, schedule.stages)[:1]:
+            made = kind if table[kind, stage][i] < NEVER else "B"
+            action, rank = Action(made, stage, i), schedule.holder[stage]
+            place = rows[rank].index(action)
+            break
+        else:
+            return
 
 
-def _repeats(table: Table, reach: int, n: int, period: int) -> tuple[int, float] | None:
-    """After how many micro-batches the schedule repeats itself before its last ones, and how much later."""
-    last = n - reach - 1  # the actions on micro-batches from here on end the schedule
-    for length in range(period, last - reach + 1, period):
-        pairs = ((row[last - reach - length : last - length], row[last - reach : last]) for row in table)
-        if (seconds := _later(pairs)) is not None:
-            return length, seconds
+def _rhythm(chain: Iterable[Action], table: Table, last: int, reach: int, period: int) -> tuple[int, float] | None:
+    """How many micro-batches apart a chain does the same again, and how much later, where nothing is later still."""
+    seen: dict[tuple[str, int], int] = {}
+    tried = set()
+    for kind, stage, i in chain:
+        later = seen.setdefault((kind, stage), i)
+        apart, row = later - i, table[kind, stage]
+        if apart and apart % period == 0 and apart not in tried:
+            tried.add(apart)
+            seconds = row[later] - row[i]
+            if all(_within(one, last - reach, last, apart, seconds * (1 + 1e-9)) for one in table.values()):
+                return apart, seconds
     return None
 
 
-def _later(rows: Iterator[tuple[list[float], list[float]]]) -> float | None:
-    """By how much all of the second of each pair ends later than the first; None where not all by the same."""
-    least, most = NEVER, 0.0
-    for earlier, later in rows:
-        for one, other in zip(earlier, later, strict=True):
-            if one < NEVER and other < NEVER:
-                least, most = min(least, other - one), max(most, other - one)
-            elif one != other:
-                return None
-        if most - least > 1e-9 * most:
-            return None
-    return most
+def _within(row: list[float], first: int, last: int, apart: int, seconds: float) -> bool:
+    """Whether none ends more than `seconds` later than the one so far before it; where one is not, neither may be."""
+    if first < apart:
+        return False
+    pairs = zip(row[first - apart : last - apart], row[first:last], strict=True)
+    return all(later <= one + seconds and (one < NEVER or later == NEVER) for one, later in pairs)
 
 
 @lru_cache(maxsize=256)
