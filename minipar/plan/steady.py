@@ -11,13 +11,14 @@ up to all of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
 from minipar.pipeline.schedule import Action, Schedule, needs
 from minipar.plan.closed import CLOSED, closed
-from minipar.plan.ends import NEVER, Costs, Table, ends, seconds_of
+from minipar.plan.ends import NEVER, Costs, Table, Task, ends, seconds_of
 from minipar.plan.layout import written
 
 
@@ -31,9 +32,10 @@ def duration(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: fl
         n += (m - n) % period
         some = written(schedule, p, n, virtual)
         table, end = ends(some, n, costs, send)
-        last = n - _reach(schedule, p, n, virtual) - 1  # the actions on micro-batches from here on end the schedule
+        reach, before = _reach(schedule, p, n, virtual)
+        last = n - reach - 1  # the actions on micro-batches from here on end the schedule
         chain = (one for one in _longest(some, table, end, costs) if 2 * p <= one.micro_batch < last)
-        if found := _rhythm(chain, table, last, n - last - 1, period):
+        if found := _rhythm(chain, {task: (table[task], last - far) for task, far in before}, last, period):
             apart, seconds = found
             rest = (m - n) % apart
             if not rest:
@@ -66,17 +68,22 @@ def _longest(schedule: Schedule, table: Table, end: float, costs: Costs) -> Iter
             return
 
 
-def _rhythm(chain: Iterable[Action], table: Table, last: int, reach: int, period: int) -> tuple[int, float] | None:
-    """How many micro-batches apart a chain does the same again, and how much later, where nothing is later still."""
-    seen: dict[tuple[str, int], int] = {}
+def _rhythm(
+    chain: Iterable[Action], rows: dict[Task, tuple[list[float], int]], last: int, period: int
+) -> tuple[int, float] | None:
+    """How many micro-batches apart a chain does the same again, and how much later, where nothing is later still.
+
+    rows: of each task when it ends, and the first micro-batch that matters to those from `last` on.
+    """
+    seen: dict[Task, int] = {}
     tried = set()
     for kind, stage, i in chain:
         later = seen.setdefault((kind, stage), i)
-        apart, row = later - i, table[kind, stage]
+        apart, ends_at = later - i, rows[kind, stage][0]
         if apart and apart % period == 0 and apart not in tried:
             tried.add(apart)
-            seconds = row[later] - row[i]
-            if all(_within(one, last - reach, last, apart, seconds * (1 + 1e-9)) for one in table.values()):
+            seconds = ends_at[later] - ends_at[i]
+            if all(_within(row, first, last, apart, seconds * (1 + 1e-9)) for row, first in rows.values()):
                 return apart, seconds
     return None
 
@@ -84,13 +91,20 @@ def _rhythm(chain: Iterable[Action], table: Table, last: int, reach: int, period
 def _within(row: list[float], first: int, last: int, apart: int, seconds: float) -> bool:
     """Whether none ends more than `seconds` later than the one so far before it; where one is not, neither may be."""
     if first < apart:
-        return False
+        return first == last
     pairs = zip(row[first - apart : last - apart], row[first:last], strict=True)
     return all(later <= one + seconds and (one < NEVER or later == NEVER) for one, later in pairs)
 
 
 @lru_cache(maxsize=256)
-def _reach(name: str, p: int, m: int, virtual: int) -> int:
-    """How many micro-batches neighbours in a row are apart, at most."""
-    pairs = (pair for row in written(name, p, m, virtual).actions for pair in pairwise(i for _, _, i in row))
-    return max((abs(one - other) for one, other in pairs), default=1) or 1
+def _reach(name: str, p: int, m: int, virtual: int) -> tuple[int, tuple[tuple[Task, int], ...]]:
+    """How many micro-batches neighbours in a row are apart, at most; and each task from the next, where that is later."""
+    before: defaultdict[Task, int] = defaultdict(int)
+    reach = 1
+    for row in written(name, p, m, virtual).actions:
+        for (kind, stage, i), (_, _, following) in pairwise(row):
+            if following - i > before[kind, stage]:
+                before[kind, stage] = following - i
+            if i - following > reach:
+                reach = i - following
+    return max(reach, *before.values()), tuple(before.items())
