@@ -1,10 +1,9 @@
 """How long a schedule takes with however many micro-batches: a few are simulated, and the rest is known.
 
 In the middle of a schedule a rank does with the next micro-batch what it did with this one (interleaved: with the next
-p). The actions on one of the longest chains of waiting set how long all takes. Where such a chain does the same for two
-micro-batches there, w seconds and c micro-batches apart, it can do so once more: c more take w more at least. And where
-all that happens to `reach` micro-batches in a row ends at most w later than what happened to those c before, so does
-everything after it, as neighbours in a row are at most `reach` micro-batches apart: c more take w more at most.
+p). One of the longest chains of waiting sets how long all takes. Where it does the same for two micro-batches there, w
+seconds and c micro-batches apart, it can do so once more: c more take w more at least. And where what later actions
+wait for ends at most w later than what those c micro-batches before waited for, so do they: c more take w more at most.
 Costs for which two rhythms compete may take long to settle: until they do, twice as many micro-batches are simulated,
 up to all of them.
 """
@@ -98,7 +97,7 @@ def _within(row: list[float], first: int, last: int, apart: int, seconds: float)
 
 @lru_cache(maxsize=256)
 def _reach(name: str, p: int, m: int, virtual: int) -> tuple[int, tuple[tuple[Task, int], ...]]:
-    """How many micro-batches neighbours in a row are apart, at most; and each task from the next, where that is later."""
+    """How many micro-batches neighbours in a row are apart, at most; and of each task, where the next is later."""
     before: defaultdict[Task, int] = defaultdict(int)
     reach = 1
     for row in written(name, p, m, virtual).actions:

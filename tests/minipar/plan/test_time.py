@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from minipar.pipeline import Costs, simulate
 from minipar.pipeline.names import LOOPED, NAMES, by_name
-from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
+from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict, steady
+from minipar.plan.ends import ends
 from minipar.plan.generations import MEGATRON_2022, MEGATRON_CORE, NANOTRON
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
@@ -32,6 +33,23 @@ def test_a_long_schedule_is_followed_as_if_it_were_simulated_whole(name, p, m, v
     schedule = by_name(name, p, m, virtual if name in LOOPED else None)
     whole = simulate(schedule, Costs(forward, backward, send)).duration
     assert duration(name, p, m, virtual, tuple(costs), send) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v", "interleaved"])
+@pytest.mark.parametrize("send", [0.0, 0.1])
+def test_of_a_long_schedule_few_micro_batches_are_simulated(name, send, monkeypatch):
+    simulated = []
+
+    def counted(schedule, m, costs, send):
+        simulated.append(m)
+        return ends(schedule, m, costs, send)
+
+    monkeypatch.setattr(steady, "ends", counted)
+    p, m, virtual = 4, 400, 3 if name in LOOPED else 1
+    costs = ((1.0, 2.0),) * (p * STAGES_A_RANK.get(name, virtual) - 1) + ((1.3, 2.6),)
+    seconds = steady.duration.__wrapped__(name, p, m, virtual, costs, send)
+    assert sum(simulated) <= 15 * p
+    assert seconds == pytest.approx(ends(by_name(name, p, m, 3 if name in LOOPED else None), m, costs, send)[1])
 
 
 LAYOUTS = st.builds(
