@@ -50,6 +50,28 @@ def balanced_cuts(costs: Sequence[float], stages: int, first: float = 0.0, last:
     return tuple(range(start, end) for start, end in pairwise([*starts, len(chain)]))
 
 
+def equal_cuts(layers: int, stages: int, last: float = 0.0) -> tuple[int, ...]:
+    """How many layers each stage has in `balanced_cuts([1.0] * layers, stages, 0.0, last)`, in O(layers) sums.
+
+    However many the last stage has, the others share the rest evenly, the longer ones first.
+    Raises `ValueError` where a stage would be empty.
+    """
+    _check_stages(layers, stages)
+    others = stages - 1
+    if not others:
+        return (layers,)
+    one, tail = _whole([1.0, last])
+
+    def worth(own: int) -> tuple[int, int]:
+        (short, longer), end = divmod(layers - own, others), own * one + tail
+        slowest = max(end, one * (short + (longer > 0)))
+        return slowest, end**2 + one**2 * (longer * (short + 1) ** 2 + (others - longer) * short**2)
+
+    own = min(range(1, layers - others + 1), key=worth)
+    short, longer = divmod(layers - own, others)
+    return (*[short + 1] * longer, *[short] * (others - longer), own)
+
+
 def _check_stages(layers: int, stages: int) -> None:
     if not 1 <= stages <= layers:
         raise ValueError(f"{layers} layers cannot fill {stages} stages; stages can be 1 to {layers}")

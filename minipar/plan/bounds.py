@@ -46,7 +46,9 @@ def filled(model: Model, layouts: Sequence[Numbers], bench: Bench) -> float:
 
 
 def chained(model: Model, layout: Numbers, bench: Bench) -> float:
-    """Seconds that a layout over several ranks with a schedule of `SPLIT` cannot beat: its longest chain of waiting."""
+    """Seconds that a layout cannot beat: its longest chain of waiting."""
+    if layout.pp == 1:
+        return filled(model, [layout], bench)
     one, ending, blocks = pieces(model, layout, bench)
     costs = [(number * one.seconds[0], number * one.seconds[1]) for number in blocks]
     costs[-1] = costs[-1][0] + ending.seconds[0], costs[-1][1] + ending.seconds[1]

@@ -14,20 +14,24 @@ from itertools import islice
 from typing import NamedTuple
 
 from minipar.pipeline.schedule import Action
+from minipar.plan.closed import CLOSED, closed
+from minipar.plan.ends import Costs, Task, seconds_of
 from minipar.plan.layout import written
-from minipar.plan.steady import Costs, seconds_of
-
-Task = tuple[str, int]
-"""An action's kind and stage."""
 
 Way = tuple[tuple[Task, Counter[Task]], ...]
 """What is done for one micro-batch, in order, each with how often its rank does what before it."""
 
 
 def chain(schedule: str, p: int, m: int, virtual: int, costs: Costs, send: float) -> float:
-    """Seconds that `steady.duration` is not below. For schedules whose rows begin and end alike for m ≥ 2p."""
+    """Seconds that `steady.duration` is not below; and those that it is, where `closed` knows them.
+
+    Rows begin and end alike for m ≥ 2p (interleaved: for the same m mod p).
+    """
+    if schedule in CLOSED:
+        return closed(schedule, p, m, costs, send)
     seconds = seconds_of(costs)
-    holder, first, last = _ways(schedule, p, min(m, 2 * p), virtual)
+    enough = 2 * p + (m % p if schedule == "interleaved" else 0)
+    holder, first, last = _ways(schedule, p, min(m, enough), virtual)
     work = [0.0] * p
     for rank, cost in zip(holder, costs, strict=True):
         work[rank] += m * sum(cost)

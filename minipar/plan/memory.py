@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from minipar.pipeline.schedule import KEPT_FOR_WEIGHTS, Action
 from minipar.plan.activations import kept, touched
+from minipar.plan.closed import HOLDING
 from minipar.plan.layout import Numbers, written
 from minipar.plan.model import Model
 from minipar.plan.parts import Parts
 from minipar.plan.software import Software
-from minipar.plan.steady import HOLDING
 from minipar.plan.work import Bench, counts, holders
 from minipar.recompute import Recompute
 
@@ -36,38 +36,68 @@ class Memory(Parts):
 
 def memory(model: Model, layout: Numbers, bench: Bench) -> tuple[Memory, ...]:
     """What each pipeline rank holds; data and tensor ranks beside each other hold as much."""
-    software = bench.software
-    if software.holds is not None:
-        return software.holds(model, layout)
-    blocks = counts(model, layout, bench)
-    holder = holders(layout.schedule, layout.pp, layout.virtual)
-    held = [0] * layout.pp
-    for rank, count in zip(holder, blocks, strict=True):
-        held[rank] += count
-    weight, gradient, optimizer = state_bytes(layout, software)
-    block_weights, vocabulary_weights = model.block_weights(layout.tp), model.vocabulary_weights(layout.tp)
-    tokens, saved = layout.micro_batch * model.sequence, software.saved(model)
-    token = kept(saved, layout, software.feature * model.hidden)
-    whole, core = touched(saved, layout)
-    again = {Recompute.NONE: 0.0, Recompute.SELECTIVE: core, Recompute.FULL: whole}[layout.recompute]
+    if bench.software.holds is not None:
+        return bench.software.holds(model, layout)
+    weight, gradient, optimizer = state_bytes(layout, bench.software)
+    block_weights = model.block_weights(layout.tp)
+    activation, again, logits = _of_a_micro_batch(model, layout, bench)
     ranks = []
-    for rank, live in enumerate(peak_blocks(layout, blocks)):
-        first, last = rank == holder[0], rank == holder[-1]
-        own = held[rank] * block_weights
-        tables = int(first) + int(last) - int(first and last and model.tied)
-        ends = tables * vocabulary_weights + first * model.position_weights + last * model.norm_weights
+    for rank, (count, live, ends) in enumerate(_held(model, layout, bench)):
+        own = count * block_weights
         ranks.append(
             Memory(
                 own * weight,
                 own * gradient,
                 own * optimizer,
                 ends * (weight + gradient + optimizer),
-                live * tokens * token,
-                last * tokens * -(-model.vocabulary // layout.tp) * software.logit,
-                tokens * again,
+                live * activation,
+                logits * (rank == holders(layout.schedule, layout.pp, layout.virtual)[-1]),
+                again,
             )
         )
     return tuple(ranks)
+
+
+def needed(model: Model, layout: Numbers, bench: Bench) -> float:
+    """Bytes of the rank that holds the most, as `memory` has them by part: a search asks for thousands."""
+    if bench.software.holds is not None:
+        return worst(bench.software.holds(model, layout)).total
+    state, block_weights = sum(state_bytes(layout, bench.software)), model.block_weights(layout.tp)
+    activation, again, logits = _of_a_micro_batch(model, layout, bench)
+    held = _held(model, layout, bench)
+    ranks = [(count * block_weights + ends) * state + live * activation for count, live, ends in held]
+    ranks[holders(layout.schedule, layout.pp, layout.virtual)[-1]] += logits
+    return max(ranks) + again
+
+
+def _held(model: Model, layout: Numbers, bench: Bench) -> list[tuple[int, float, int]]:
+    """Of each rank: its blocks, those whose activations it holds at most, and its weights outside of blocks."""
+    blocks, holder = counts(model, layout, bench), holders(layout.schedule, layout.pp, layout.virtual)
+    held, ends = [0] * layout.pp, [0] * layout.pp
+    for rank, count in zip(holder, blocks, strict=True):
+        held[rank] += count
+    first, last, tables = holder[0], holder[-1], model.vocabulary_weights(layout.tp)
+    ends[first] += tables + model.position_weights
+    ends[last] += model.norm_weights + (0 if first == last and model.tied else tables)
+    return list(zip(held, peak_blocks(layout, blocks), ends, strict=True))
+
+
+def _of_a_micro_batch(model: Model, layout: Numbers, bench: Bench) -> tuple[float, float, float]:
+    """Bytes that a block keeps of one, that its backward computes again, and of the logits."""
+    tokens = layout.micro_batch * model.sequence
+    token, again = _of_a_token(model, bench.software, layout.tp, layout.sequence_parallel, layout.recompute)
+    return tokens * token, tokens * again, tokens * -(-model.vocabulary // layout.tp) * bench.software.logit
+
+
+@lru_cache(maxsize=4096)
+def _of_a_token(
+    model: Model, software: Software, tp: int, sequence_parallel: bool, recompute: Recompute
+) -> tuple[float, float]:
+    """Bytes of a token in a block: those that it keeps, and those that its backward computes again."""
+    layout, saved = Numbers(tp=tp, sequence_parallel=sequence_parallel, recompute=recompute), software.saved(model)
+    whole, core = touched(saved, layout)
+    again = {Recompute.NONE: 0.0, Recompute.SELECTIVE: core, Recompute.FULL: whole}[recompute]
+    return kept(saved, layout, software.feature * model.hidden), again
 
 
 def worst(ranks: tuple[Memory, ...]) -> Memory:

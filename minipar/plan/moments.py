@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from minipar.pipeline.lower import users
 from minipar.pipeline.schedule import Action, Kind, Result, Schedule, in_order, makes
+from minipar.plan.closed import HOLDING
 from minipar.plan.layout import Numbers, written
-from minipar.plan.steady import HOLDING
 
 
 class Moment(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Literal
 
 from minipar.plan.bounds import SPLIT, balanced, chained, filled, impossible
 from minipar.plan.layout import Numbers
-from minipar.plan.memory import memory, worst
+from minipar.plan.memory import needed
 from minipar.plan.model import Model
 from minipar.plan.predict import Prediction, predict
 from minipar.plan.space import Space
@@ -109,8 +109,10 @@ def _best_first(
                 bound = filled(model, space.zeros(alike[0]), bench)
                 within.append(_Closed(bound, next(turns), "stages", alike))
         elif best.what == "stages":
-            for one in (one for plan in best.layouts for one in space.zeros(plan)):
-                within.append(_Closed(filled(model, [one], bench), next(turns), "layout", [one]))
+            bounds = [filled(model, [one], bench) for one in space.zeros(layout)]
+            for plan in best.layouts:
+                for bound, one in zip(bounds, space.zeros(plan), strict=True):
+                    within.append(_Closed(bound, next(turns), "layout", [one]))
         elif best.what == "fits":
             simulated += 1
             result = predict(model, layout, bench)
@@ -118,8 +120,7 @@ def _best_first(
         elif refusal := _no_room(model, layout, bench):
             refused.append(refusal)
         else:
-            bound = chained(model, layout, bench) if layout.schedule in SPLIT else best.bound
-            within.append(_Closed(bound, next(turns), "fits", [layout]))
+            within.append(_Closed(chained(model, layout, bench), next(turns), "fits", [layout]))
         for smaller in within:
             heapq.heappush(closed, smaller)
     return found, simulated
@@ -130,7 +131,7 @@ def _no_room(model: Model, layout: Numbers, bench: Bench) -> Refusal | None:
     mesh = Numbers(layout.dp, layout.pp, layout.tp)
     if reason := bench.software.refuses(model, layout):
         return Refusal(mesh, reason, layout)
-    needs, room = worst(memory(model, layout, bench)).total, bench.hardware.memory - bench.software.reserve
+    needs, room = needed(model, layout, bench), bench.hardware.memory - bench.software.reserve
     if needs <= room:
         return None
     return Refusal(mesh, f"it needs {needs / 2**30:.1f} GiB of the {room / 2**30:.1f} there are", layout, needs)

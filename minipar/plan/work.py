@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from minipar.pipeline.partition import balanced_cuts, even_cuts
+from minipar.pipeline.partition import equal_cuts, even_cuts
 from minipar.plan.activations import touched
 from minipar.plan.hardware import Hardware
 from minipar.plan.layout import STAGES_A_RANK, Numbers
@@ -164,8 +164,7 @@ def _head(model: Model, tp: int, micro_batch: int, bench: Bench) -> Direction:
 @lru_cache(maxsize=4096)
 def cuts(layers: int, stages: int, even: bool, last: float) -> tuple[int, ...]:
     """How many blocks each stage has, evenly or by cost; `last`: what the head costs, in blocks."""
-    ranges = even_cuts(layers, stages) if even else balanced_cuts([1.0] * layers, stages, 0.0, last)
-    return tuple(len(one) for one in ranges)
+    return tuple(map(len, even_cuts(layers, stages))) if even else equal_cuts(layers, stages, last)
 
 
 def pieces(model: Model, layout: Numbers, bench: Bench) -> tuple[Direction, Direction, tuple[int, ...]]:

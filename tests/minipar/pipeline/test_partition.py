@@ -7,10 +7,10 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minipar.pipeline.partition import balanced_cuts, even_cuts
+from minipar.pipeline.partition import balanced_cuts, equal_cuts, even_cuts
 
 sizes = st.integers(1, 200).flatmap(lambda layers: st.tuples(st.just(layers), st.integers(1, layers)))
 
@@ -147,3 +147,13 @@ def test_a_cost_that_is_negative_or_not_finite_is_refused_by_its_place(wrong: fl
         balanced_cuts([1.0, 1.0], 2, first=wrong)
     with pytest.raises(ValueError, match=f"what comes last costs {wrong};"):
         balanced_cuts([1.0, 1.0], 2, last=wrong)
+
+
+@settings(max_examples=300, deadline=None)
+@given(layers=st.integers(1, 24), stages=st.integers(1, 24), last=st.sampled_from([0.0, 0.01, 0.5, 0.97, 1, 1.73, 6.2]))
+def test_equal_layers_are_cut_as_any_are(layers: int, stages: int, last: float) -> None:
+    if stages > layers:
+        with pytest.raises(ValueError, match="cannot fill"):
+            equal_cuts(layers, stages, last)
+        return
+    assert equal_cuts(layers, stages, last) == tuple(map(len, balanced_cuts([1.0] * layers, stages, 0.0, last)))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from minipar.pipeline.names import LOOPED, NAMES, by_name
 from minipar.pipeline.schedule import KEPT_FOR_WEIGHTS
 from minipar.plan import Bench, Numbers, hardware_by_name, memory, model_by_name
-from minipar.plan.generations import MEGATRON_2022
+from minipar.plan.generations import MEGATRON_2022, NANOTRON
 from minipar.plan.layout import STAGES_A_RANK
-from minipar.plan.memory import peak_blocks, worst
+from minipar.plan.memory import needed, peak_blocks, worst
 from minipar.plan.work import holders
 from minipar.recompute import Recompute
 
@@ -36,6 +36,21 @@ def test_the_most_that_is_held_is_that_of_the_whole_schedule(name, p, m, v, data
         most.append(max(held))
     layout = Numbers(1, p, 1, 1, m, name, virtual)
     assert peak_blocks(layout, blocks) == pytest.approx(most)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    name=st.sampled_from(NAMES),
+    p=st.sampled_from([1, 2, 4]),
+    model=st.sampled_from(["gpt-7.5b", "llama3-8b"]),
+    software=st.sampled_from([MEGATRON_2022, NANOTRON]),
+    recompute=st.sampled_from(list(Recompute)),
+    zero=st.integers(0, 3),
+)
+def test_what_a_layout_needs_is_what_its_fullest_rank_holds(name, p, model, software, recompute, zero):
+    layout = Numbers(4, p, 2, 2, 9, name if p > 1 else "1f1b", 1, True, recompute, zero)
+    asked = model_by_name(model), layout, Bench(hardware_by_name("h100"), software)
+    assert needed(*asked) == pytest.approx(worst(memory(*asked)).total, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

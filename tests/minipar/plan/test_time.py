@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from minipar.pipeline import Costs, simulate
 from minipar.pipeline.names import LOOPED, NAMES, by_name
-from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
+from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict, steady
+from minipar.plan.ends import ends
 from minipar.plan.generations import MEGATRON_2022, MEGATRON_CORE, NANOTRON
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
@@ -25,13 +26,40 @@ def test_a_long_schedule_is_followed_as_if_it_were_simulated_whole(name, p, m, v
     virtual = v if name in LOOPED else 1
     stages = p * STAGES_A_RANK.get(name, virtual)
     costs = data.draw(st.lists(st.tuples(SECONDS, SECONDS), min_size=stages, max_size=stages))
-    if data.draw(st.booleans()):  # equal stages but for the last, as models have
+    alike = data.draw(st.sampled_from(["no", "but the last", "nearly"]))  # as models have them; rhythms that compete
+    if alike == "but the last":
         costs = [costs[0]] * (stages - 1) + [costs[-1]]
+    elif alike == "nearly":
+        costs = [(1 + forward / 50, 2 + backward / 50) for forward, backward in costs]
     send = data.draw(st.sampled_from([0.0, 0.1, 1.0]))
     forward, backward = zip(*costs, strict=True)
     schedule = by_name(name, p, m, virtual if name in LOOPED else None)
     whole = simulate(schedule, Costs(forward, backward, send)).duration
     assert duration(name, p, m, virtual, tuple(costs), send) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v", "interleaved"])
+@pytest.mark.parametrize("send", [0.0, 0.1])
+def test_of_a_long_schedule_few_micro_batches_are_simulated(name, send, monkeypatch):
+    simulated = []
+
+    def counted(schedule, m, costs, send):
+        simulated.append(m)
+        return ends(schedule, m, costs, send)
+
+    monkeypatch.setattr(steady, "ends", counted)
+    p, m, virtual = 4, 400, 3 if name in LOOPED else 1
+    costs = ((1.0, 2.0),) * (p * STAGES_A_RANK.get(name, virtual) - 1) + ((1.3, 2.6),)
+    seconds = steady.duration.__wrapped__(name, p, m, virtual, costs, send)
+    assert sum(simulated) <= 15 * p
+    assert seconds == pytest.approx(ends(by_name(name, p, m, 3 if name in LOOPED else None), m, costs, send)[1])
+
+
+def test_a_rhythm_that_a_slower_one_overtakes_is_not_followed():
+    costs = ((1.0, 2.0), (1.168, 2.15))
+    for m in range(12, 60):
+        whole = ends(by_name("1f1b", 2, m), m, costs, 1.0)[1]
+        assert steady.duration("1f1b", 2, m, 1, costs, 1.0) == pytest.approx(whole, rel=1e-9)
 
 
 LAYOUTS = st.builds(
