@@ -92,7 +92,10 @@ def after(model: Model, layout: Numbers, bench: Bench, slot: float) -> tuple[flo
         return max(0.0, 2 * of_gradients - software.data_overlap * slot * 2 / 3), update
     if layout.zero == 1:
         late = software.pieces * blocks * (dp - 1) * link.alpha
-        return max(0.0, of_gradients - hidden) + max(0.0, of_weights - hidden) + late, update
+        # Gradients come beside the last backward. Weights come beside the next step's first forwards, of two
+        # micro-batches where there are so many: as long. One alone cannot hide more than it takes.
+        ahead = hidden if m > 1 else hidden / 2
+        return max(0.0, of_gradients - hidden) + max(0.0, of_weights - ahead) + late, update
     # ZeRO-2 keeps no sums of its own: every micro-batch's are scattered. ZeRO-3 gathers weights twice each.
     rounds = m * of_gradients + (2 * m * of_weights if layout.zero == 3 else of_weights)
     return max(0.0, rounds - m * hidden), update
