@@ -12,8 +12,12 @@ from minipar.pipeline import Costs, gpipe, simulate
 from minipar.words import _, plural
 
 MOST_STAGES, MOST_MICRO_BATCHES = 8, 32
-FORWARDS = _("time, in forwards of the whole batch through one stage")
 PACE = Costs(forward=0.12, backward=0.24)  # seconds for the whole batch in a stage, in a real run
+
+
+def axis() -> str:
+    """What the axis of time says, where the unit is a forward of the whole batch."""
+    return _("time, in forwards of the whole batch through one stage")
 
 
 def micro_batches_in_words(count: int) -> str:
@@ -47,7 +51,7 @@ def look(stages: int, micro_batches: int) -> View:
         (_("faster than one rank"), _("{times:.1f} times").format(times=timeline.busy / timeline.duration)),
         (_("micro-batches held at once, at most"), live),
     )
-    return View(gantt_svg([Panel(_("predicted"), timeline)], title(stages, micro_batches), FORWARDS), facts)
+    return View(gantt_svg([Panel(_("predicted"), timeline)], title(stages, micro_batches), axis()), facts)
 
 
 def pipeline(stages: int = 4, micro_batches: int = 1) -> Explorer:
@@ -64,7 +68,7 @@ def pipeline(stages: int = 4, micro_batches: int = 1) -> Explorer:
 def stage_alone() -> HTML:
     """One rank with the whole model and the whole batch: never idle."""
     panel = Panel("", simulate(gpipe(1, 1)))
-    return HTML(gantt_svg([panel], _("One rank, the whole model"), FORWARDS))  # type: ignore[no-untyped-call]
+    return HTML(gantt_svg([panel], _("One rank, the whole model"), axis()))  # type: ignore[no-untyped-call]
 
 
 def predict_bubble(stages: int, micro_batches: int) -> Prediction:

@@ -21,7 +21,7 @@ from course.quiz.perfect import perfect
 from course.quiz.schema import Generated, Quiz, load
 from course.quiz.sitting import Sitting, Source
 from course.quiz.widget import QuizWidget
-from course.widgets import home
+from course.widgets import column_split, home, pipeline, predict_bubble, stage_alone
 from tests.course import pseudo
 from tests.course.pseudo import WORD, Pseudo
 from tests.course.quiz.samples import SAMPLER, Learner, as_typed, in_terminal
@@ -190,6 +190,19 @@ def test_the_home(language: Pseudo) -> None:
         title = re.search(r"aria-label='([^']*)'", str(home().data))
         assert title is not None
         assert language.english([title[1]]) == set()
+
+
+def test_predictions_explorers_and_their_pictures(language: Pseudo) -> None:
+    explorer, prediction = pipeline(), predict_bubble(4, 1)
+    said = [*(control["label"] for control in explorer.controls), *(text for fact in explorer.facts for text in fact)]
+    said += [prediction.question, *prediction.words.values()]
+    for typed in ("x", "25"):
+        prediction._handle_custom_msg({"prediction": typed}, [])
+        said += [prediction.outcome["notice"], *prediction.outcome.get("sentences", ())]
+    for picture in (explorer.picture, prediction.outcome["picture"], str(stage_alone().data), str(column_split().data)):
+        said.append(re.sub(r"<style>.*?</style>|<[^>]*>", " ", picture, flags=re.DOTALL))
+        said += re.findall(r'aria-label="([^"]*)"', picture)
+    assert language.english(said, ["[batch, in, out]"]) == set(), "but for the shapes of tensors"
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "course" / "widgets").glob("*.js")), ids=lambda path: path.name)

@@ -34,7 +34,8 @@ def test_the_same_seed_is_the_same_exam_and_another_seed_another() -> None:
 
 
 def test_over_some_seeds_every_question_comes_up() -> None:
-    asked = {question.id for seed in range(60) for question in exam(seed, quizzes()[:1]).questions}
+    lesson = quizzes()[:1]
+    asked = {question.id for seed in range(60) for question in exam(seed, lesson).questions}
     assert {f"00-lesson-{question.id}" for question in load(SAMPLER).questions} <= asked
 
 

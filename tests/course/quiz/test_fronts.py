@@ -53,7 +53,7 @@ def typed(quiz: Quiz, seed: int, answers: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("quiz", [QUIZ, AT_THE_END], ids=["at once", "at the end"])
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**53 - 1))
 def test_random_answers_have_the_same_score_everywhere(
     quiz: Quiz, tmp_path: Path, data: st.DataObject, seed: int
@@ -84,7 +84,7 @@ def test_random_answers_have_the_same_score_everywhere(
         assert widget.score == terminal.score()
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**53 - 1))
 def test_the_exam_too(tmp_path: Path, data: st.DataObject, seed: int) -> None:
     quiz = exam(seed)
