@@ -56,7 +56,7 @@ def test_of_a_long_schedule_few_micro_batches_are_simulated(name, send, monkeypa
 
 
 def test_a_rhythm_that_a_slower_one_overtakes_is_not_followed():
-    costs = ((1.0, 2.0), (1.168, 2.15))
+    costs = ((1.17, 2.21), (1.07, 2.06))
     for m in range(12, 60):
         whole = ends(by_name("1f1b", 2, m), m, costs, 1.0)[1]
         assert steady.duration("1f1b", 2, m, 1, costs, 1.0) == pytest.approx(whole, rel=1e-9)
