@@ -125,9 +125,8 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback(page: Page) -> None
     expect(question.get_by_role("button", name="Four stages, one batch")).to_be_visible()
     # And now by keyboard alone: the arrow moves the choice, not the notebook's selection.
     shown = question.locator(".choice").all_inner_texts()
-    wrong, right = (
-        next(i for i, text in enumerate(shown) if text.startswith(s)) for s in ("The memory", "The time in")
-    )
+    starts = ("The memory", "The time in which ranks")  # another choice is about the time of messages
+    wrong, right = (next(i for i, text in enumerate(shown) if text.startswith(start)) for start in starts)
     question.get_by_label("The memory that holds activations").focus()
     for _press in range((right - wrong) % len(shown)):
         page.keyboard.press("ArrowDown")
