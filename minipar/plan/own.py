@@ -16,7 +16,7 @@ MINIPAR = Software(
     "minipar",
     "minipar train in float32: memory from its code, speeds to be calibrated on the machine it runs on",
     saved,
-    Range(ranks=(1, 8), hidden=(32, 1024), tp=(1, 4), pp=(1, 8), tokens=(16, 8192)),
+    Range(ranks=(0, 0), hidden=(0, 0), tp=(0, 0), pp=(0, 0), tokens=(0, 0)),  # on nothing, before a profile
     matmul=1.0,
     passes=1.0,
     update=28.0,  # AdamW reads weight, gradient and both moments, and writes weight and moments: 7 numbers

@@ -22,7 +22,7 @@ from minipar.plan.layers import layers_on_rank
 from minipar.plan.layout import Numbers
 from minipar.plan.machine import THIS_MACHINE, Layer, Machine, Steps
 from minipar.plan.own import MINIPAR, model_of
-from minipar.plan.software import Range
+from minipar.plan.software import Range, Software
 from minipar.plan.time import step_time
 from minipar.plan.work import Bench, block, head
 from minipar.train import Recipe, Trainer
@@ -34,8 +34,16 @@ ROUNDS = 11
 SIDE = 1024  # of the matrices whose product shows the peak
 COPIED = 64 << 20  # bytes that are copied to show the memory's bandwidth
 UPDATED = 4 << 20  # weights whose update shows the optimizer's speed
-START = {"matmul": 0.5, "passes": 2.0, "logits": 16.0, "launch": 1e-3, "ends": 1e-3, "rest": 2e-3}
-"""What is fitted, and from where. A model whose layers are timed is too small to show the optimizer's speed."""
+START = {
+    "matmul": 0.5,
+    "passes": 2.0,
+    "logits": 16.0,
+    "ends": 1e-3,
+    "latency": 1e-4,
+    "rest": 2e-3,
+}
+"""What is fitted where any time depends on it, and from where. A model whose layers are timed is too small to show the
+optimizer's speed."""
 
 
 def profile(
@@ -79,7 +87,9 @@ def calibrate(
     Whole steps are what is to be predicted: they count more. ahead: the host runs ahead of the device. update: seconds
     of the optimizer for each weight.
     """
-    begin: dict[str, Any] = {**START, "update": update * hardware.bandwidth, "latency": 1e-4}
+    # No block is shorter than its start takes: where the device hides it, that alone shows where to begin.
+    launch = min(one.forward + one.backward for one in layers if one.name == "block")
+    begin: dict[str, Any] = {**START, "update": update * hardware.bandwidth, "launch": launch}
     start = replace(MINIPAR, ahead=ahead, **begin)
     rows = [
         Measured(partial(_layer_seconds, one, turn), (one.forward, one.backward)[turn])
@@ -87,10 +97,17 @@ def calibrate(
         for turn in (0, 1)
     ]
     rows += [Measured(partial(_step_seconds, one), one.seconds, weight=2.0) for one in steps]
-    names = [*START, *(["latency"] if any(layer.tp > 1 for layer in layers) else [])]
+    names = [name for name in ("launch", *START) if _matters(name, start, rows, hardware)]
     fitted = fit(start, names, rows, hardware, robust=0.2)
     constants = {name: getattr(fitted, name) for name in ("update", *names)}
     return Machine(hardware, ahead, constants, _range(layers, steps), tuple(layers), tuple(steps))
+
+
+def _matters(name: str, start: Software, rows: Sequence[Measured], hardware: Hardware) -> bool:
+    """Whether any row depends on a constant: none does on `latency` without tensor ranks, or on `ends` on a GPU."""
+    more: dict[str, Any] = {name: 1.01 * getattr(start, name)}
+    benches = Bench(hardware, start), Bench(hardware, replace(start, **more))
+    return any(row.predicted(benches[0]) != row.predicted(benches[1]) for row in rows)
 
 
 def predicted(layer: Layer, bench: Bench) -> tuple[float, float]:

@@ -15,10 +15,10 @@ from minipar.cli import app
 from minipar.commands.train import PRESETS
 from minipar.mesh import Mesh
 from minipar.model import GPT, GPTConfig
-from minipar.plan import Bench, Hardware, Link, Numbers, model_by_name, step_time
+from minipar.plan import Bench, Hardware, Link, Numbers, Software, model_by_name, predict, step_time
 from minipar.plan.activations import kept
 from minipar.plan.layers import kept_bytes, layers_on_rank, pieces
-from minipar.plan.machine import THIS_MACHINE, Layer, Steps, load, save
+from minipar.plan.machine import THIS_MACHINE, Layer, Machine, Steps, load, save
 from minipar.plan.own import MINIPAR, model_of
 from minipar.plan.profile import calibrate, predicted, profile
 
@@ -39,11 +39,9 @@ TRUTH = replace(
 TINY = GPTConfig(hidden=16, heads=2, layers=1, sequence=8, vocabulary=32)
 
 
-@pytest.fixture(scope="module")
-def machine():
-    """A machine whose times are what known constants predict."""
-    truth = Bench(MADE_UP, TRUTH)
-    layers, steps = [], []
+def made_by(software: Software) -> tuple[list[Layer], list[Steps]]:
+    """The times that known constants predict."""
+    truth, layers, steps = Bench(MADE_UP, software), [], []
     for hidden in (64, 128):
         model = model_of(GPTConfig(hidden=hidden))
         for tp in (1, 2):
@@ -55,7 +53,12 @@ def machine():
             for parts in (1, 8):
                 layout = Numbers(dp=2 // tp, tp=tp, micro_batch=2, micro_batches=parts)
                 steps.append(Steps(model, layout, step_time(model, layout, truth).total))
-    return calibrate(MADE_UP, False, TRUTH.update / MADE_UP.bandwidth, layers, steps)
+    return layers, steps
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return calibrate(MADE_UP, False, TRUTH.update / MADE_UP.bandwidth, *made_by(TRUTH))
 
 
 def test_constants_that_made_the_times_are_found_again(machine) -> None:
@@ -83,6 +86,24 @@ def test_a_machine_without_tensor_ranks_is_calibrated_too(machine) -> None:
     found = calibrate(MADE_UP, False, TRUTH.update / MADE_UP.bandwidth, layers, steps)
     assert "latency" not in found.constants
     assert found.calibrated.tp == (1, 1)
+
+
+@pytest.mark.parametrize("launch", [5e-3, 1e-9])
+def test_on_a_gpu_only_what_its_times_depend_on_is_fitted(launch: float) -> None:
+    """The ends' host is hidden, and within a node no message waits; of a block's start the longest is seen."""
+    on_gpu = replace(TRUTH, ahead=True, launch=launch)
+    found = calibrate(MADE_UP, True, TRUTH.update / MADE_UP.bandwidth, *made_by(on_gpu))
+    assert set(found.constants) >= {"matmul", "passes", "logits", "rest", "update"}
+    assert not set(found.constants) & {"ends", "latency"}
+    assert found.software.ahead
+    for layout in LAYOUTS:
+        expected = step_time(model_by_name("demo"), layout, Bench(MADE_UP, on_gpu)).total
+        assert step_time(model_by_name("demo"), layout, found.bench).total == pytest.approx(expected, rel=0.02)
+
+
+def test_before_a_profile_every_prediction_says_that_nothing_was_calibrated() -> None:
+    warnings = predict(model_by_name("demo"), Numbers(), Bench(MADE_UP, MINIPAR)).warnings
+    assert len(warnings) == 5
 
 
 def test_a_gpu_hides_the_host_and_a_cpu_does_not() -> None:
