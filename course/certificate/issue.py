@@ -12,7 +12,8 @@ from pathlib import Path
 from joserfc.jwk import RSAKey
 
 from course.certificate.baked import bake_png, bake_svg
-from course.certificate.credential import Credential, compose, short_id
+from course.certificate.compose import compose
+from course.certificate.credential import Credential, short_id
 from course.certificate.keys import key_uri
 from course.certificate.paint import fitted, to_pdf, to_png, unknown_characters
 from course.certificate.picture import draw

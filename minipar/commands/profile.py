@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import torch.distributed as dist
 from rich.console import Console
 from rich.table import Table
 
@@ -49,6 +50,8 @@ def profile_command(
         sizes = [2**power for power in range(largest.bit_length())]
         progress = Console(stderr=True, quiet=as_json)
         found = profile(config, ranks, sizes, notice=lambda what: progress.print(f"{what} …", style="dim"))
+        if dist.is_initialized() and dist.get_rank() > 0:
+            return  # of torchrun's ranks one speaks for all
         save(found, path)
     if as_json:
         print(json.dumps(facts(found, path)))

@@ -48,17 +48,19 @@ def mesh_svg(
         for place in range(per_node):
             rank = node * per_node + place
             left, above = x + GAP + place % across * cell, y + 22 + place // across * (TALL + GAP)
-            colour = colours.get(rank, "none")
-            frame = 'stroke-width="4"' if rank == chosen else 'stroke-opacity=".4"'
-            written = "currentColor" if colour == "none" else ink(colour)
-            parts.append(
-                f'<rect x="{left + 2:.1f}" y="{above:.1f}" width="{cell - 4:.1f}" height="{TALL}" fill="{colour}" '
-                f'stroke="currentColor" {frame}/>'
-                f'<text x="{left + cell / 2:.1f}" y="{above + 19:.1f}" font-size="13" text-anchor="middle" '
-                f'fill="{written}">{rank}</text>'
-                f'<text x="{left + cell / 2:.1f}" y="{above + 36:.1f}" font-size="11" text-anchor="middle" '
-                f'fill="{written}">{escape(name(rank))}</text>'
-            )
+            lines = str(rank), escape(name(rank))
+            parts.append(_gpu(left, above, cell, colours.get(rank, "none"), rank == chosen, lines))
     words = [f"{axis}: {', '.join(map(str, ranks))}" for axis, ranks in partners.items()]
     height = top + -(-nodes // 2) * (high + GAP) + 4
     return svg(height, f"{title}. {_('GPU {rank} works with').format(rank=chosen)} {'; '.join(words)}", parts)
+
+
+def _gpu(x: float, y: float, wide: float, colour: str, framed: bool, lines: tuple[str, str]) -> str:
+    frame = 'stroke-width="4"' if framed else 'stroke-opacity=".4"'
+    written = "currentColor" if colour == "none" else ink(colour)
+    middle = f'x="{x + wide / 2:.1f}" text-anchor="middle" fill="{written}"'
+    return (
+        f'<rect x="{x + 2:.1f}" y="{y:.1f}" width="{wide - 4:.1f}" height="{TALL}" fill="{colour}" '
+        f'stroke="currentColor" {frame}/><text {middle} y="{y + 19:.1f}" font-size="13">{lines[0]}</text>'
+        f'<text {middle} y="{y + 36:.1f}" font-size="11">{lines[1]}</text>'
+    )

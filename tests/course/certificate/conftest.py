@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from joserfc.jwk import RSAKey
 
-from course.certificate.credential import Credential, compose
+from course.certificate.compose import compose
+from course.certificate.credential import Credential
 from course.certificate.keys import key_uri
 from course.certificate.token import sign
 from course.certificate.work import Score, Work, required

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipar.pipeline import Costs, simulate
-from minipar.pipeline.names import LOOPED, NAMES, by_name
+from minipar.pipeline.names import LOOPED
 from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
 from minipar.plan.bounds import SPLIT, chained, filled
 from minipar.plan.chains import _ways, chain
@@ -16,27 +15,19 @@ from minipar.plan.ends import ends
 from minipar.plan.generations import MEGATRON_2022
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
+from tests.minipar.plan.drawn import cases
 
 LOOPS = [("interleaved", virtual) for virtual in (2, 3, 4, 6, 8)]
 SECONDS = st.sampled_from([0.01, 0.5, 1.0, 1.25, 2.0, 3.1])
 
 
 @settings(max_examples=300, deadline=None)
-@given(name=st.sampled_from(NAMES), p=st.integers(1, 9), m=st.integers(1, 60), v=st.integers(1, 4), data=st.data())
-def test_no_schedule_is_shorter_than_its_longest_chain(name, p, m, v, data):
-    virtual = v if name in LOOPED else 1
-    stages = p * STAGES_A_RANK.get(name, virtual)
-    costs = data.draw(st.lists(st.tuples(SECONDS, SECONDS), min_size=stages, max_size=stages))
-    if data.draw(st.booleans()):  # equal stages but for the last, as models have
-        costs = [costs[0]] * (stages - 1) + [costs[-1]]
-    send = data.draw(st.sampled_from([0.0, 0.1, 1.0]))
-    forward, backward = zip(*costs, strict=True)
-    schedule = by_name(name, p, m, virtual if name in LOOPED else None)
-    whole = simulate(schedule, Costs(forward, backward, send)).duration
-    least = chain(name, p, m, virtual, tuple(costs), send)
-    assert least == pytest.approx(whole, rel=1e-12) if name in CLOSED else least <= whole * (1 + 1e-9)
-    assert ends(schedule, m, tuple(costs), send)[1] == whole
-    assert least >= max(m * sum(cost) for cost in costs) * (1 - 1e-9)
+@given(case=cases(ranks=9, micro_batches=60, stages_a_rank=4))
+def test_no_schedule_is_shorter_than_its_longest_chain(case):
+    whole, least = case.seconds, chain(*case)
+    assert least == pytest.approx(whole, rel=1e-12) if case.name in CLOSED else least <= whole * (1 + 1e-9)
+    assert ends(case.schedule, case.m, case.costs, case.send)[1] == whole
+    assert least >= max(case.m * sum(cost) for cost in case.costs) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("name", "virtual"), [*((one, 1) for one in (*SPLIT, "1f1b")), *LOOPS])

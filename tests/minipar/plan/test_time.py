@@ -8,34 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipar.pipeline import Costs, simulate
-from minipar.pipeline.names import LOOPED, NAMES, by_name
+from minipar.pipeline.names import LOOPED, by_name
 from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict, steady
 from minipar.plan.ends import ends
 from minipar.plan.generations import MEGATRON_2022, MEGATRON_CORE, NANOTRON
 from minipar.plan.layout import STAGES_A_RANK
 from minipar.plan.steady import duration
 from minipar.recompute import Recompute
+from tests.minipar.plan.drawn import cases
 
 SECONDS = st.sampled_from([0.5, 1.0, 1.25, 2.0, 3.1])
 
 
 @settings(max_examples=300, deadline=None)
-@given(name=st.sampled_from(NAMES), p=st.integers(1, 6), m=st.integers(1, 90), v=st.integers(1, 3), data=st.data())
-def test_a_long_schedule_is_followed_as_if_it_were_simulated_whole(name, p, m, v, data):
-    virtual = v if name in LOOPED else 1
-    stages = p * STAGES_A_RANK.get(name, virtual)
-    costs = data.draw(st.lists(st.tuples(SECONDS, SECONDS), min_size=stages, max_size=stages))
-    alike = data.draw(st.sampled_from(["no", "but the last", "nearly"]))  # as models have them; rhythms that compete
-    if alike == "but the last":
-        costs = [costs[0]] * (stages - 1) + [costs[-1]]
-    elif alike == "nearly":
-        costs = [(1 + forward / 50, 2 + backward / 50) for forward, backward in costs]
-    send = data.draw(st.sampled_from([0.0, 0.1, 1.0]))
-    forward, backward = zip(*costs, strict=True)
-    schedule = by_name(name, p, m, virtual if name in LOOPED else None)
-    whole = simulate(schedule, Costs(forward, backward, send)).duration
-    assert duration(name, p, m, virtual, tuple(costs), send) == pytest.approx(whole, rel=1e-9)
+@given(case=cases(ranks=6, micro_batches=90, stages_a_rank=3))
+def test_a_long_schedule_is_followed_as_if_it_were_simulated_whole(case):
+    assert duration(*case) == pytest.approx(case.seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v", "interleaved"])
