@@ -46,8 +46,3 @@ def steps(ranks: int) -> Iterator[Step]:
             after[to][part] = held[rank][part] | held[to][part] if adds else held[rank][part]
         held = tuple(tuple(parts) for parts in after)
         yield Step(REDUCE_SCATTER if adds else ALL_GATHER, sent, held)
-
-
-def seconds(ranks: int, size: float, alpha: float, beta: float) -> float:
-    """How long the ring takes for `size` bytes: 2·(n−1) messages of an n-th, each α seconds and β seconds a byte."""
-    return 2 * (ranks - 1) * (alpha + size / ranks * beta)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from course.widgets.explorer import Control, Explorer, View
+from course.widgets.units import bytes_in_words, seconds_in_words
 from minipar.draw.ring import ring_svg
 from minipar.plan import hardware_by_name
-from minipar.ring import begin, seconds, steps
+from minipar.ring import ALL_GATHER, REDUCE_SCATTER, begin, steps
 from minipar.words import _
 
 MOST_RANKS = 8
@@ -20,10 +21,11 @@ def look(ranks: int, step: int, size: int) -> View:
     now = all_steps[step - 1] if step else None
     held = now.held if now else begin(ranks)
     title = _("Step {step} of {all}: {phase}") if now else _("Before the first step: each rank has its own summands")
-    title = title.format(step=step, all=len(all_steps), phase=now.phase if now else "")
+    phases = {REDUCE_SCATTER: _("reduce-scatter"), ALL_GATHER: _("all-gather")}
+    title = title.format(step=step, all=len(all_steps), phase=phases[now.phase] if now else "")
     whole = SIZES[size]
-    time = seconds(ranks, whole, *LINK)
-    latency = seconds(ranks, 0, *LINK) / time if time else 0.0
+    time, waits = 2 * LINK.ring(whole, ranks), 2 * LINK.ring(0, ranks)
+    latency = waits / time if time else 0.0
     facts = (
         (_("each rank sends in all"), bytes_in_words(2 * (ranks - 1) / ranks * whole)),
         (_("that is, of the tensor"), _("{share:.0f} %").format(share=200 * (ranks - 1) / ranks)),
@@ -45,24 +47,3 @@ def collectives(ranks: int = 4) -> Explorer:
         ),
         look,
     )
-
-
-def bytes_in_words(size: float) -> str:
-    """A number of bytes in the unit that suits it."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{_short(size)} {unit}"
-        size /= 1024
-    return f"{_short(size)} GiB"
-
-
-def seconds_in_words(time: float) -> str:
-    """A time in the unit that suits it."""
-    if time < 1e-3:
-        return f"{_short(time * 1e6)} µs"
-    return f"{_short(time * 1e3)} ms"
-
-
-def _short(number: float) -> str:
-    """Three digits, and no zeros after the point."""
-    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from course.widgets.collectives import bytes_in_words
 from course.widgets.explorer import Control, Explorer, View
+from course.widgets.units import bytes_in_words
 from minipar.draw.matmul import Matrix, matmul_svg
 from minipar.words import _, plural
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from course.widgets.collectives import bytes_in_words, seconds_in_words
 from course.widgets.explorer import Control, Explorer, View
+from course.widgets.units import bytes_in_words, seconds_in_words
 from minipar.draw.mesh import mesh_svg
 from minipar.plan import hardware_by_name, model_by_name
 from minipar.words import _

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minipar
-from course.widgets.collectives import bytes_in_words
 from course.widgets.matmul import BATCH, COLUMNS, DEGREES, FEATURES, PAIR, ROWS, WIDE, look, matmul
+from course.widgets.units import bytes_in_words
 from minipar import Mesh
 from minipar.tensor.matmul import column_parallel_matmul, column_row_matmul, row_parallel_matmul
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.widgets.collectives import MOST_RANKS, SIZES, bytes_in_words, collectives
+from course.widgets.collectives import MOST_RANKS, SIZES, collectives
 from course.widgets.collectives import look as look_at_ring
 from course.widgets.explorer import Explorer
 from course.widgets.memory import DEVICES, MODELS, REPLICAS, SAMPLES, SAVED, memory, predicted
 from course.widgets.memory import look as look_at_memory
+from course.widgets.units import bytes_in_words, seconds_in_words
 
 
 def position(of: tuple[str, ...]) -> st.SearchStrategy[int]:
@@ -59,3 +60,8 @@ def test_every_slider_says_its_value_and_moves_the_picture(explorer: Explorer) -
 @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (1000, "1,000 B"), (2**20, "1 MiB"), (2**40, "1,024 GiB")])
 def test_sizes_have_the_unit_that_suits_them(size: int, words: str) -> None:
     assert bytes_in_words(size) == words
+
+
+@pytest.mark.parametrize(("time", "words"), [(0, "0 µs"), (2.5e-6, "2.5 µs"), (0.0421, "42.1 ms"), (3.2, "3.2 s")])
+def test_times_have_the_unit_that_suits_them(time: float, words: str) -> None:
+    assert seconds_in_words(time) == words

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,19 @@ from course.quiz.perfect import perfect
 from course.quiz.schema import Generated, Quiz, load
 from course.quiz.sitting import Sitting, Source
 from course.quiz.widget import QuizWidget
-from course.widgets import column_split, home, pipeline, predict_bubble, stage_alone
+from course.widgets import (
+    collectives,
+    column_split,
+    home,
+    matmul,
+    memory,
+    mesh,
+    pipeline,
+    predict_bubble,
+    stage_alone,
+)
+from course.widgets.explorer import Explorer
+from course.widgets.memory import DEVICES, MODELS
 from tests.course import pseudo
 from tests.course.pseudo import WORD, Pseudo
 from tests.course.quiz.samples import SAMPLER, Learner, as_typed, in_terminal
@@ -203,6 +215,19 @@ def test_predictions_explorers_and_their_pictures(language: Pseudo) -> None:
         said.append(re.sub(r"<style>.*?</style>|<[^>]*>", " ", picture, flags=re.DOTALL))
         said += re.findall(r'aria-label="([^"]*)"', picture)
     assert language.english(said, ["[batch, in, out]"]) == set(), "but for the shapes of tensors"
+
+
+@pytest.mark.parametrize("of", [pipeline, memory, collectives, matmul, mesh], ids=lambda of: of.__name__)
+@pytest.mark.parametrize("end", ["least", "most"])
+def test_explorers_at_either_end_of_their_sliders(language: Pseudo, of: Callable[[], Explorer], end: str) -> None:
+    explorer = of()
+    explorer.values = {control["name"]: control[end] for control in explorer.controls}
+    said = [text for control in explorer.controls for text in (control["label"], *control["names"])]
+    said += [text for fact in explorer.facts for text in fact]
+    said.append(re.sub(r"<style>.*?</style>|<[^>]*>", " ", explorer.picture, flags=re.DOTALL))
+    said += re.findall(r'aria-label="([^"]*)"', explorer.picture)
+    names = [*MODELS, *DEVICES, "KiB MiB GiB ms", "dp pp tp"]
+    assert language.english(said, names) == set(), "but for names and units"
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "course" / "widgets").glob("*.js")), ids=lambda path: path.name)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from minipar.alphabeta import LinkMeasure
 from minipar.draw.ring import ring_svg
-from minipar.ring import ALL_GATHER, REDUCE_SCATTER, begin, seconds, steps
+from minipar.plan import Link
+from minipar.ring import ALL_GATHER, REDUCE_SCATTER, begin, steps
 
 RANKS = st.integers(2, 12)
 
@@ -43,14 +44,19 @@ def test_no_summand_is_added_twice_and_each_rank_sends_what_it_has(n: int) -> No
 
 
 @given(n=RANKS, size=st.floats(0, 1e9), alpha=st.floats(0, 1), beta=st.floats(0, 1))
-def test_its_time_is_that_of_the_measured_links(n: int, size: float, alpha: float, beta: float) -> None:
-    measured = LinkMeasure("tp", n, "all-reduce", alpha, beta)
-    assert seconds(n, size, alpha, beta) == pytest.approx(measured.seconds(size))
+def test_it_takes_as_many_messages_as_links_are_measured_and_planned_with(
+    n: int, size: float, alpha: float, beta: float
+) -> None:
+    """Each step is a message of one part: for the doctor's measure and for the planner's two rings as well."""
+    messages = len(list(steps(n)))
+    expected = pytest.approx(messages * (alpha + size / n * beta))
+    assert LinkMeasure("tp", n, "all-reduce", alpha, beta).seconds(size) == expected
+    assert 2 * Link(alpha, beta).ring(size, n) == expected
 
 
 def test_one_rank_sends_nothing_and_none_is_an_error() -> None:
     assert list(steps(1)) == []
-    assert seconds(1, 1e6, 1.0, 1.0) == 0.0
+    assert Link(1.0, 1.0).ring(1e6, 1) == 0.0
     with pytest.raises(ValueError, match="ranks=0"):
         begin(0)
 
