@@ -20,7 +20,9 @@ function render({ model, el }) {
       model.save_changes();
     });
     say();
-    controls.append(make("div", { className: "control" }, make("label", { htmlFor: id }, label), slider, shown));
+    const control = make("div", { className: "control" }, make("label", { htmlFor: id }, label), slider, shown);
+    control.classList.toggle("named", names.length > 0); // a name needs more room than a number
+    controls.append(control);
   }
 
   const showPicture = () => {

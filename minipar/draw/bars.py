@@ -156,7 +156,7 @@ def _row(bar: Bar, chart: Chart, frame: _Frame, y: float, tall: float) -> str:
         "</text>"
         for nth, row in enumerate(rows)
     ]
-    x, top = frame.left, y + (tall - frame.tall) / 2
+    x, top, words = frame.left, y + (tall - frame.tall) / 2, []
     for nth, part in chart.used:
         width = bar.sizes[nth] * frame.scale
         if width > 0:
@@ -166,10 +166,11 @@ def _row(bar: Bar, chart: Chart, frame: _Frame, y: float, tall: float) -> str:
             drawn.append(_box(part, x, top, width, frame.tall, says))
             crossing = frame.left + bar.limit * frame.scale - x
             room = crossing if 0 < crossing < width else width  # words keep off the limit's line
-            drawn.append(_written(part, figure(bar.sizes[nth]), x, top, room, frame.tall))
+            words.append(_written(part, figure(bar.sizes[nth]), x, top, room, frame.tall))
             x += width
     if bar.total > bar.limit:
         drawn.append(_too_much(frame.left + bar.limit * frame.scale, top, x, frame.tall))
+    drawn += words  # on top of the hatching
     why = f"<title>{escape(bar.crossed)}</title>" if bar.crossed else ""
     drawn.append(
         f'<text x="{WIDTH - RIGHT:.1f}" y="{y + tall / 2 + 4.5:.1f}" font-size="{size}" font-weight="600" '
@@ -185,10 +186,11 @@ def _written(part: Part, number: str, x: float, y: float, width: float, height: 
     for rows in ways:
         if max(wide(row, size) for row in rows) + 6 <= width:
             fill = "currentColor" if part.fill is None else ink(part.fill)
+            halo = "" if part.fill is None else f'stroke="{part.fill}" stroke-width="4" paint-order="stroke" '
             first = y + height / 2 + 0.36 * size - 7 * (len(rows) - 1)
             return "".join(
                 f'<text x="{x + width / 2:.1f}" y="{first + 14 * nth:.1f}" font-size="{size:g}" text-anchor="middle" '
-                f'fill="{fill}" pointer-events="none">{escape(row)}</text>'
+                f'{halo}fill="{fill}" pointer-events="none">{escape(row)}</text>'
                 for nth, row in enumerate(rows)
             )
     return ""
