@@ -12,6 +12,7 @@ from minipar.cli import Commands
 COMMANDS = {
     "start": "Open JupyterLab on a lesson; on a machine without a display say how to reach it.",
     "lessons": "List the lessons.",
+    "glossary": "Say what the words of the course mean, and which lesson explains each.",
     "progress": "Show what is passed, how long it took, what comes next, and how many minutes are left.",
     "check": "Check the exercises of a notebook, saved as it is; keep the results. The exit code is 1 unless all "
     "passed.",

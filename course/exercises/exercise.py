@@ -74,9 +74,10 @@ class Verdict:
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.targets)
         table = f"<table><tr>{head}</tr>{body}</table>" if body else ""
         after = f"<p>{escape(self.next_step)}</p>" if self.next_step else ""
+        wrapped = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
         return (
             f"<div style='border-left:5px solid {color};padding:2px 14px'><p><b>{sign}{escape(self.title)}</b></p>"
-            f"<pre style='white-space:pre-wrap'>{escape(self.message)}</pre>{table}{after}</div>"
+            f"<pre style='{wrapped}'>{escape(self.message)}</pre>{table}{after}</div>"
         )
 
     def to_json(self) -> dict[str, Any]:

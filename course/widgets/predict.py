@@ -16,7 +16,8 @@ from minipar.words import _
 class Prediction(anywidget.AnyWidget):
     """Asks `question` in `unit`; after the answer it shows `truth`, `because`, and `picture` (SVG).
 
-    The answer is kept under the name `item`, such as ``"00-start/bubble"``.
+    The answer is kept under the name `item`, such as ``"00-start/bubble"``; `predictions` shows a lesson's at its end.
+    `picture` is empty where there is nothing to draw; what is true must be known when the question is asked.
     """
 
     _esm = script("predict")
@@ -26,7 +27,7 @@ class Prediction(anywidget.AnyWidget):
     words = traitlets.Dict().tag(sync=True)
     outcome = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, item: str, question: str, unit: str, truth: float, because: str, picture: str) -> None:
+    def __init__(self, item: str, question: str, unit: str, truth: float, because: str, picture: str = "") -> None:
         self._item, self._truth, self._because, self._picture = item, truth, because, picture
         super().__init__(question=question, unit=unit, words={"commit": _("This is my prediction")}, outcome={})
         self.on_msg(self._heard)
@@ -40,8 +41,10 @@ class Prediction(anywidget.AnyWidget):
     def reveal(self, predicted: float) -> dict[str, Any]:
         """What to show after `predicted`, which is kept."""
         notice = ""
+        asked = {"question": self.question, "unit": self.unit}
+        detail = {"predicted": predicted, "truth": self._truth, **asked}
         try:
-            Progress().record("prediction", self._item, detail={"predicted": predicted, "truth": self._truth})
+            Progress().record("prediction", self._item, detail=detail)
         except ProgressError as error:
             notice = str(error)
         said = _("You said {predicted:g} {unit}; it is {truth:g} {unit}.")

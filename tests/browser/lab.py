@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from course.lessons import ROOT, Lesson
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 INSTALL = "there is no Chromium; install it with: sudo apt-get install chromium"
 ARTEFACTS = ROOT / "artefacts"
+PORTS_APART = 60  # of test processes that run beside each other, so that no two take the same free port
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 
 MARKS = [
@@ -24,11 +26,36 @@ MARKS = [
 ]
 
 
+# The time from a slider's move to the new picture on the page, in milliseconds, for each of some moves.
+MEASURE = """async ([slider, picture, moves]) => {
+  const times = [];
+  const redrawn = (most) => new Promise((resolve) => {
+    const watch = new MutationObserver(() => (watch.disconnect(), resolve(true)));
+    watch.observe(picture, { childList: true });
+    setTimeout(() => (watch.disconnect(), resolve(false)), most);
+  });
+  // What was moved before may still be drawn: taken for the next picture, it would put each measurement one behind.
+  while (await redrawn(1000));
+  for (let i = 0; i < moves; i++) {
+    const drawn = redrawn(10000);
+    slider.value = i % 2 ? slider.max : slider.max - 1;
+    const began = performance.now();
+    slider.dispatchEvent(new Event("input"));
+    if (!await drawn) throw new Error(`no new picture in 10 s after ${i} of them`);
+    await new Promise(requestAnimationFrame);
+    times.push(performance.now() - began);
+  }
+  return times;
+}"""
+
+
 @contextmanager
 def opened(lesson: Lesson, root: Path) -> Iterator[Page]:
     """The lesson's notebook below `root` in a browser; progress is kept in ``root/data``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_DATA", str(root / "data"))
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        patch.setattr(server, "FIRST_PORT", server.FIRST_PORT + PORTS_APART * worker)
         running = server.start(lesson, root)
         try:
             running.wait()
@@ -76,3 +103,9 @@ def keep(target: Page | Locator, name: str) -> None:
     """Keep a picture of it among the artefacts, to be looked at."""
     ARTEFACTS.mkdir(exist_ok=True)
     target.screenshot(path=ARTEFACTS / f"{name}.png")
+
+
+def drag_median(explorer: Locator, slider: Locator, moves: int = 30) -> float:
+    """Milliseconds from a move of the slider, to and fro at its upper end, to the new picture: the median."""
+    there = [slider.element_handle(), explorer.locator(".picture").element_handle(), moves]
+    return statistics.median(explorer.page.evaluate(MEASURE, there))

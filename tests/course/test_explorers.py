@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course.figures.lesson00 import on_real_ranks, predict_bubble, stage_alone
 from course.progress import Progress
-from course.widgets import on_real_ranks, pipeline, predict_bubble, stage_alone
+from course.widgets import pipeline
 from course.widgets.pipeline import MOST_MICRO_BATCHES, MOST_STAGES, look
 from minipar.pipeline import gpipe
 
@@ -49,7 +50,7 @@ def test_a_prediction_is_kept_and_answered_and_nonsense_is_asked_for_again() -> 
     assert widget.outcome["sentences"][0] == "You said 37.5 %; it is 75 %."
     assert "<svg" in widget.outcome["picture"]
     (event,) = Progress().events("prediction", "00-start/bubble-4-1")
-    assert event.detail == {"predicted": 37.5, "truth": 75.0}
+    assert event.detail == {"predicted": 37.5, "truth": 75.0, "question": widget.question, "unit": "%"}
 
 
 def test_the_answer_is_not_in_the_page_before_the_prediction() -> None:

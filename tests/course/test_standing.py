@@ -40,9 +40,12 @@ def test_after_the_exercises_comes_the_quiz_after_the_quiz_the_exam_and_then_the
     assert next_step(standing(EXERCISES_PASSED)).command == f"course quiz {FIRST.id}"
     done = standing([QUIZ_PASSED, *EXERCISES_PASSED])
     assert done.lessons[0].done
-    assert next_step(done).command == "course quiz exam"
-    assert done.minutes_left == 0
-    whole = standing([QUIZ_PASSED, *EXERCISES_PASSED, event("attempt", "exam", 0.8)])
+    assert done.minutes_left == sum(lesson.minutes for lesson in lessons()[1:])
+    everything = [event("attempt", lesson.name, 0.8) for lesson in lessons()]
+    everything += [event("exercise", exercise.item, 1.0) for exercise in EXERCISES.values()]
+    assert standing(everything).minutes_left == 0
+    assert next_step(standing(everything)).command == "course quiz exam"
+    whole = standing([*everything, event("attempt", "exam", 0.8)])
     assert next_step(whole).command.startswith("course certificate")
 
 

@@ -13,6 +13,7 @@ from course.certificate.credential import Credential
 from course.certificate.keys import key_uri
 from course.certificate.token import sign
 from course.certificate.work import Score, Work, required
+from course.lessons import lessons
 from course.quiz.exam import EXAM
 
 MOMENT = datetime(2026, 3, 14, 15, 9, 26, tzinfo=timezone.utc)
@@ -37,7 +38,7 @@ def instructor() -> RSAKey:
 
 @pytest.fixture(scope="session")
 def work() -> Work:
-    scores = {"00-start": Score(0.9, sha("quiz")), EXAM: Score(0.85, sha("exam"))}
+    scores = {lesson.name: Score(0.9, sha("quiz")) for lesson in lessons()} | {EXAM: Score(0.85, sha("exam"))}
     return Work(scores, {item: sha(item) for item in required()}, MOMENT)
 
 

@@ -1,0 +1,1 @@
+"""What the lessons show: one module a lesson, with its pictures, its predictions and its real runs."""

@@ -1,0 +1,65 @@
+"""The words of the field, each with what it means, in the order in which the lessons explain them."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+from IPython.display import HTML
+
+from course.lessons import find, lessons
+from minipar.words import _
+
+
+class Word(NamedTuple):
+    """A word, and what it means; `lesson` is the number of the one that explains it first."""
+
+    lesson: str
+    term: str
+    meaning: str
+
+
+def glossary() -> tuple[Word, ...]:
+    """All words, lesson by lesson."""
+    return (
+        # 00
+        Word("00", _("rank"), _("A process with a number, from 0. On a server each has a GPU of its own.")),
+        Word("00", _("world size"), _("How many ranks there are.")),
+        Word("00", _("stage"), _("Some consecutive layers of a model, held by one rank.")),
+        Word(
+            "00",
+            _("forward, backward"),
+            _("The two halves of a step: from the input to the loss, and back to the gradients."),
+        ),
+        Word("00", _("bubble"), _("Time in which ranks wait with nothing to do, as a share of all time.")),
+        Word("00", _("micro-batch"), _("A piece of the batch that goes through the stages by itself.")),
+        Word(
+            "00",
+            _("live"),
+            _("A micro-batch is live on a stage from its forward to its backward: its activations are kept."),
+        ),
+        Word("00", _("all-gather"), _("Every rank gets the tensors of all, joined.")),
+        Word("00", _("all-reduce"), _("Every rank gets the sum of the tensors of all.")),
+    )
+
+
+def of_lesson(lesson: str) -> tuple[Word, ...]:
+    """The words that a lesson (its number or name) explains; `ValueError` for an unknown one."""
+    number = find(lesson).id
+    return tuple(word for word in glossary() if word.lesson == number)
+
+
+def search(text: str) -> tuple[Word, ...]:
+    """The words that contain `text`, whatever the case of its letters."""
+    return tuple(word for word in glossary() if text.casefold() in word.term.casefold())
+
+
+def words(lesson: str) -> HTML:
+    """The words of a lesson, for its notebook. Raises `ValueError` for an unknown lesson."""
+    rows = "".join(f"<dt><b>{escape(w.term)}</b></dt><dd>{escape(w.meaning)}</dd>" for w in of_lesson(lesson))
+    return HTML(f"<dl>{rows}</dl>")  # type: ignore[no-untyped-call]
+
+
+def title_of(word: Word) -> str:
+    """The lesson that explains a word, in words."""
+    return next(f"{one.id} {one.title}" for one in lessons() if one.id == word.lesson)
