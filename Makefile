@@ -27,8 +27,9 @@ test: .venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/nbstripout --verify --keep-count --keep-id notebooks/*.ipynb
-	$(BIN)/pytest $(ARGS) tests
-	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=120 notebooks
+	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" $(ARGS) tests
+	$(BIN)/pytest -m alone $(ARGS) tests || [ $$? = 5 ]  # 5: ARGS have left none
+	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env --nbval-cell-timeout=120 notebooks
 
 pictures: .venv
 	$(BIN)/python docs/pictures.py

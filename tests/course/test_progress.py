@@ -216,6 +216,7 @@ def killed_while_it_writes(path: Path, seconds: float) -> list[int]:
     return [number for (number,) in struct.iter_unpack("=I", data)]
 
 
+@pytest.mark.alone
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_of_100_writers_that_are_killed_none_leaves_half_an_event_and_none_loses_one(tmp_path: Path) -> None:
     path, chance = tmp_path / "progress.sqlite3", random.Random(2026)

@@ -44,6 +44,7 @@ def test_the_demos_bubbles_fall_and_are_as_predicted(demo: tuple[dict[str, Any],
     assert measured == sorted(measured, reverse=True)
 
 
+@pytest.mark.alone
 def test_the_demo_takes_less_than_a_minute(demo: tuple[dict[str, Any], float]) -> None:
     assert demo[1] < 60
 

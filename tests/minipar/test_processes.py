@@ -55,6 +55,7 @@ def test_a_script_needs_no_guard_and_its_server_ends_with_it(script: Script, gon
     gone(servers)
 
 
+@pytest.mark.alone
 def test_interrupts_and_a_kill_of_the_caller_end_all_ranks(
     script: Script, gone: Gone, ranks_left: RanksLeft, until: Callable[[Callable[[], bool]], bool]
 ) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import textwrap
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import nbformat
 import pytest
@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from course.exercises import Status
 from course.exercises.check import EXERCISES
 from course.exercises.exercise import Answer, Exercise
-from course.lessons import find
+from course.lessons import Lesson, lessons
 
 TITLES = {
     Status.NOT_TRIED: "Not tried yet",
@@ -24,34 +24,40 @@ TITLES = {
 
 
 class Opened(NamedTuple):
-    """An exercise in its notebook, with a kernel that has run the imports; `stub` and `check` are cells' places."""
+    """A lesson's notebook, with a kernel that has run the imports."""
 
-    exercise: Exercise
+    lesson: Lesson
     client: NotebookClient
-    stub: int
-    check: int
 
-    def verdict(self, source: str) -> str:
+    def cell(self, exercise: Exercise, of: Literal["stub", "check"]) -> int:
+        """The place of an exercise's cell."""
+        code = {i: cell for i, cell in enumerate(self.client.nb.cells) if cell.cell_type == "code"}
+        check = next(i for i, cell in code.items() if f'check("{exercise.name}"' in cell.source)
+        if of == "check":
+            return check
+        return max(i for i, cell in code.items() if i < check and "exercise" in cell.metadata.get("tags", []))
+
+    def verdict(self, exercise: Exercise, source: str) -> str:
         """What the check's cell says with `source` in the place of the stub."""
-        self.client.execute_cell(nbformat.v4.new_code_cell(source), self.stub)
-        check = self.client.nb.cells[self.check]
-        self.client.execute_cell(check, self.check)
+        self.client.execute_cell(
+            nbformat.v4.new_code_cell(source, metadata={"tags": ["exercise"]}), self.cell(exercise, "stub")
+        )
+        place = self.cell(exercise, "check")
+        check = self.client.nb.cells[place]
+        self.client.execute_cell(check, place)
         return str(check.outputs[-1].data["text/plain"])
 
 
-@pytest.fixture(scope="module", params=EXERCISES.values(), ids=lambda exercise: exercise.name)
+@pytest.fixture(scope="module", params=lessons(), ids=lambda lesson: lesson.name)
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """Each exercise in turn."""
-    exercise: Exercise = request.param
-    notebook = nbformat.read(find(exercise.lesson).notebook, as_version=4)
-    code = {i: cell for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"}
-    check = next(i for i, cell in code.items() if f'check("{exercise.name}"' in cell.source)
-    stub = max(i for i, cell in code.items() if i < check and "exercise" in cell.metadata.get("tags", []))
+    """Each lesson in turn."""
+    lesson: Lesson = request.param
+    notebook = nbformat.read(lesson.notebook, as_version=4)
     client = NotebookClient(notebook, timeout=60, kernel_name="python3")
     with client.setup_kernel():
-        first = min(code)
-        client.execute_cell(code[first], first)
-        yield Opened(exercise, client, stub, check)
+        first = next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+        client.execute_cell(notebook.cells[first], first)
+        yield Opened(lesson, client)
 
 
 def as_learner(exercise: Exercise, answer: Answer) -> str:
@@ -61,16 +67,19 @@ def as_learner(exercise: Exercise, answer: Answer) -> str:
     return "import torch\nfrom minipar import comm\n\n\n" + header + source[source.index(":\n") + 1 :]
 
 
-def test_the_stub_is_told_not_tried_and_does_not_stop_the_notebook(opened: Opened) -> None:
-    stub = opened.client.nb.cells[opened.stub].source
-    assert opened.verdict(stub).startswith(TITLES[Status.NOT_TRIED])
-
-
-def test_the_solution_passes(opened: Opened) -> None:
-    answer = as_learner(opened.exercise, opened.exercise.solution)
-    assert opened.verdict(answer).startswith(TITLES[Status.PASSED])
-
-
-def test_each_wrong_answer_is_refused_for_its_own_reason(opened: Opened) -> None:
-    for wrong in opened.exercise.wrong:
-        assert opened.verdict(as_learner(opened.exercise, wrong.answer)).startswith(TITLES[wrong.status])
+def test_stubs_are_told_not_tried_solutions_pass_and_wrong_answers_are_refused_each_for_its_own_reason(
+    opened: Opened, subtests: pytest.Subtests
+) -> None:
+    for exercise in EXERCISES.values():
+        if exercise.lesson != opened.lesson.name:
+            continue
+        with subtests.test(exercise.name, answer="stub"):
+            stub = opened.client.nb.cells[opened.cell(exercise, "stub")].source
+            assert opened.verdict(exercise, stub).startswith(TITLES[Status.NOT_TRIED])
+        with subtests.test(exercise.name, answer="solution"):
+            source = as_learner(exercise, exercise.solution)
+            assert opened.verdict(exercise, source).startswith(TITLES[Status.PASSED])
+        for wrong in exercise.wrong:
+            with subtests.test(exercise.name, answer=wrong.answer.__name__):
+                source = as_learner(exercise, wrong.answer)
+                assert opened.verdict(exercise, source).startswith(TITLES[wrong.status])

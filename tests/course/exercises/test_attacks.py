@@ -394,6 +394,7 @@ def test_who_kills_the_judge_or_speaks_for_it_has_not_passed(attack: Callable[..
     assert check("column-linear", COLUMN_LINEAR.solution).status is Status.PASSED, "the next one is judged as ever"
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("fresh_judge")
 def test_an_interrupted_check_leaves_no_process_behind(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}

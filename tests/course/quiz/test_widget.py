@@ -92,7 +92,7 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback() -> None:
     assert [(r["place"], r["right"]) for r in shown["remarks"]] == [(wrong, False)]
     assert "".join(map(str, shown["remarks"][0]["text"])) == options[wrong].feedback
     assert shown["read_again"] == first(widget).read_again
-    assert "0 of 6" in widget.score
+    assert "0 of 10" in widget.score
     shown = tell(widget, first(widget).id, right)
     assert shown["remarks"][0]["right"]
     assert shown["read_again"] is None
@@ -105,7 +105,7 @@ def test_a_new_widget_finds_the_attempt_where_it_was() -> None:
     tell(widget, first(widget).id, right)
     again = quiz("00")
     assert again.answers == {first(widget).id: right}
-    assert "1 of 6 points" in again.score
+    assert "1 of 10 points" in again.score
     assert state(again) == state(widget), "the same questions in the same order, the same grades"
 
 

@@ -36,6 +36,7 @@ class Calls(nn.Module):
         return self.fn(*inputs)
 
 
+@pytest.mark.alone
 def test_eight_times_the_work_takes_clearly_longer_both_ways() -> None:
     light, heavy, light_again = layer_seconds([Matmuls(2), Matmuls(16), Matmuls(2)], torch.randn(256, 128))
     for other in (light, light_again):
