@@ -16,7 +16,7 @@ from minipar.commands.common import Json, clear_errors, write_text
 from minipar.commands.options import option
 from minipar.commands.report import facts, layout_facts, remarks, tera
 from minipar.commands.sizes import CLUSTER, bench_of, model_of
-from minipar.draw import landscape_svg
+from minipar.draw import landscape_svg, standalone
 from minipar.plan.model import Model
 from minipar.plan.predict import Prediction
 from minipar.plan.search import Found, Refusal, landscape, search
@@ -57,7 +57,7 @@ def plan_command(
         bench = bench_of(hardware, software)
         found = search(sizes, bench, gpus, batch, top=top)
         if landscape_file is not None:
-            write_text(landscape_file, picture(sizes, bench, gpus, batch) + "\n")
+            write_text(landscape_file, standalone(picture(sizes, bench, gpus, batch)))
     if as_json:
         print(json.dumps(plan_facts(found, bench)))
         return
@@ -90,7 +90,7 @@ def picture(model: Model, bench: Bench, gpus: int, batch: int) -> str:
     possible = {mesh: value for mesh, value in seconds.items() if value is not None}
     best = min(possible, key=lambda mesh: possible[mesh]) if possible else None
     title = _("The fastest layout of every mesh of {gpus}").format(gpus=plural("{count} GPU", "{count} GPUs", gpus))
-    return landscape_svg(seconds, best, title, _("s a step"), reasons, standalone=True)
+    return landscape_svg(seconds, best, title, _("s a step"), reasons)
 
 
 def show(found: Found, bench: Bench, gpus: int) -> None:

@@ -12,7 +12,7 @@ from minipar.commands.common import Json, clear_errors, write_text
 from minipar.commands.options import Dp, Pp, ScheduleName, SequenceParallel, Tp, Virtual, option
 from minipar.commands.report import facts, show
 from minipar.commands.sizes import bench_of, model_of
-from minipar.draw import memory_svg, seconds_svg
+from minipar.draw import memory_svg, seconds_svg, standalone
 from minipar.pipeline.names import LOOPED
 from minipar.plan.layout import Numbers
 from minipar.plan.model import Model
@@ -125,7 +125,7 @@ def draw(found: Prediction, bench: Bench, memory_file: Path | None, seconds_file
     """Write the pictures that were asked for; raises `ValueError` for a file that cannot be written."""
     bars, title = [("", found)], str(found.layout)
     if memory_file is not None:
-        picture = memory_svg(bars, title, standalone=True, by_rank=True, whole=bench.hardware.memory)
-        write_text(memory_file, picture + "\n")
+        picture = memory_svg(bars, title, by_rank=True, whole=bench.hardware.memory)
+        write_text(memory_file, standalone(picture))
     if seconds_file is not None:
-        write_text(seconds_file, seconds_svg(bars, title, standalone=True) + "\n")
+        write_text(seconds_file, standalone(seconds_svg(bars, title)))

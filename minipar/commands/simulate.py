@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minipar.commands.common import Json, clear_errors, write_text
-from minipar.draw import FILL, Panel, gantt_svg, gantt_text, percent
+from minipar.draw import FILL, Panel, gantt_svg, gantt_text, percent, standalone
 from minipar.pipeline import Action, Costs, Schedule, Timeline, check, parse, simulate
 from minipar.pipeline.names import LOOPED, NAMES, by_name
 from minipar.words import _, plural
@@ -62,7 +62,7 @@ def simulate_command(
         plan = choose(schedule, stages, micro_batches, virtual, prices, memory_limit)
         timeline = simulate(check(plan, memory_limit), prices)
         if svg is not None:
-            write_text(svg, picture(plan, timeline) + "\n")
+            write_text(svg, standalone(picture(plan, timeline)))
         if trace is not None:
             write_text(trace, json.dumps(timeline.to_chrome_trace(plan.name)) + "\n")
     if as_json:
@@ -156,7 +156,7 @@ def picture(schedule: Schedule, timeline: Timeline) -> str:
         ranks=plural("{count} rank", "{count} ranks", schedule.ranks),
         micro_batches=plural("{count} micro-batch", "{count} micro-batches", schedule.micro_batches),
     )
-    return gantt_svg([Panel(_("predicted"), timeline)], title, _("time, in the unit of the costs"), standalone=True)
+    return gantt_svg([Panel(_("predicted"), timeline)], title, _("time, in the unit of the costs"))
 
 
 def _whole(schedule: Schedule, peaks: tuple[int, ...]) -> list[float]:

@@ -1,6 +1,6 @@
 """Every picture, as SVG for a page and as text for a terminal: Gantt charts, memory and time by part, the landscape."""
 
-from minipar.draw.frame import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ink, nice_step, percent
+from minipar.draw.frame import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ink, nice_step, percent, standalone
 from minipar.draw.gantt import FILL, Panel, gantt_svg, in_words, shade
 from minipar.draw.gantt_text import gantt_text
 from minipar.draw.landscape import landscape_svg
@@ -30,4 +30,5 @@ __all__ = [
     "seconds_svg",
     "seconds_text",
     "shade",
+    "standalone",
 ]

@@ -98,7 +98,7 @@ class _Frame:
     scale: float
 
 
-def bars_svg(chart: Chart, title: str, standalone: bool = False) -> str:
+def bars_svg(chart: Chart, title: str) -> str:
     """The bars as an SVG string: in each what its parts are, at its end the sum, and limits as lines across."""
     bars = chart.bars
     left = EDGE + min(260, max((wide(bar.label, SMALL) + 12 for bar in bars), default=0))
@@ -123,7 +123,7 @@ def bars_svg(chart: Chart, title: str, standalone: bool = False) -> str:
         style = 'stroke-width="1.5" stroke-dasharray="5 4"'
         lines_on_top.append(_limit(left + chart.whole * frame.scale, whole_from, y, name, style))
     body += [*lines_on_top, axis(y + 2, left, right, chart.longest, chart.axis)]
-    return svg(y + 40, "; ".join([title, *map(chart.in_words, bars)]), body, standalone)
+    return svg(y + 40, "; ".join([title, *map(chart.in_words, bars)]), body)
 
 
 def _swatch(part: Part) -> Swatch:

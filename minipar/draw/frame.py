@@ -69,16 +69,19 @@ def lines(text: str, size: float, width: float) -> list[str]:
     return textwrap.wrap(text, max(1, int(width / (0.54 * size)))) or [""]
 
 
-def svg(height: float, words: str, parts: Iterable[str], standalone: bool = False) -> str:
-    """The picture: what it shows, and in `words` for people who cannot see it.
-
-    A `standalone` one brings its own colours for light and dark pages.
-    """
+def svg(height: float, words: str, parts: Iterable[str]) -> str:
+    """The picture: what it shows, and in `words` for people who cannot see it."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="100%" role="img" '
         f'aria-label="{escape(words)}" font-family="system-ui, sans-serif" fill="currentColor">'
-        f"{STANDALONE if standalone else ''}{''.join(parts)}</svg>"
+        f"{''.join(parts)}</svg>"
     )
+
+
+def standalone(picture: str) -> str:
+    """A picture as a file of its own, which brings its colours for light and dark pages: in no page it inherits any."""
+    head, bracket, rest = picture.partition(">")
+    return f"{head}{bracket}{STANDALONE}{rest}\n"
 
 
 def heading(title: str, legend: Sequence[Swatch], left: float = LEFT) -> tuple[float, str]:

@@ -67,12 +67,11 @@ def stages_of(timeline: Timeline) -> list[dict[int, int]]:
     ]
 
 
-def gantt_svg(panels: Sequence[Panel], title: str, unit: str, scale: float = 1.0, standalone: bool = False) -> str:
+def gantt_svg(panels: Sequence[Panel], title: str, unit: str, scale: float = 1.0) -> str:
     """A Gantt chart as an SVG string: ranks from top to bottom, time to the right, panels below each other.
 
     All panels share one time axis, so their lengths compare. `title` says what to see. `unit` names what the
-    axis counts, and `scale` is how many of it make a second (1000 for milliseconds). A `standalone` picture
-    brings its own colours for light and dark pages.
+    axis counts, and `scale` is how many of it make a second (1000 for milliseconds).
     """
     longest = max((panel.timeline.duration for panel in panels), default=0.0) or 1.0
     per_second = (WIDTH - LEFT - RIGHT) / longest
@@ -86,7 +85,7 @@ def gantt_svg(panels: Sequence[Panel], title: str, unit: str, scale: float = 1.0
         parts.append(_rows(panel.timeline, _Frame(panel.timeline.start, y, height, per_second), stages))
         y += height * panel.timeline.ranks + 8
     parts.append(axis(y, LEFT, WIDTH - RIGHT, longest * scale, unit))
-    return svg(y + 38, "; ".join([title, *map(in_words, panels)]), parts, standalone)
+    return svg(y + 38, "; ".join([title, *map(in_words, panels)]), parts)
 
 
 def _row_height(ranks: int) -> int:

@@ -21,14 +21,12 @@ def landscape_svg(
     title: str,
     unit: str,
     reasons: Mapping[Mesh, str] | None = None,
-    standalone: bool = False,
 ) -> str:
     """A heat map as an SVG string: the cell of each mesh (dp, pp, tp) has its value, its dp, and its speed as a shade.
 
     cells: predicted seconds of a step, or TFLOP/s a GPU, in `unit`; None is refused: hatched, and `reasons` are read
     where one points at it. best: the mesh to mark; whether less is better follows from it. Rows and columns all of
-    whose meshes are refused are left out, and named below. A `standalone` picture brings its own colours for light
-    and dark pages.
+    whose meshes are refused are left out, and named below.
 
     Raises `ValueError` as `Terrain` does.
     """
@@ -51,7 +49,7 @@ def landscape_svg(
         for nth, row in enumerate(below)
     ]
     words = "; ".join([f"{title}: {terrain.finding}", terrain.summary, *filter(None, [terrain.left_out])])
-    return svg(bottom + 17 * len(below) - 8, words, [head, *names, *drawn, *notes], standalone)
+    return svg(bottom + 17 * len(below) - 8, words, [head, *names, *drawn, *notes])
 
 
 def _legend(terrain: Terrain) -> list[Swatch]:

@@ -40,7 +40,6 @@ def parts() -> dict[str, Part]:
 def memory_svg(
     predictions: Sequence[tuple[str, Prediction]],
     title: str,
-    standalone: bool = False,
     *,
     by_rank: bool = False,
     whole: float | None = None,
@@ -48,9 +47,9 @@ def memory_svg(
     """Memory by part as an SVG string, a bar for each labelled layout: of the pipeline rank that holds most.
 
     by_rank: a bar for every pipeline rank. whole: bytes of the whole device, of which a prediction's `usable` are for
-    tensors. A `standalone` picture brings its own colours for light and dark pages.
+    tensors.
     """
-    return bars_svg(_chart(predictions, by_rank, whole), title, standalone)
+    return bars_svg(_chart(predictions, by_rank, whole), title)
 
 
 def memory_text(

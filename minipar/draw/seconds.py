@@ -38,13 +38,12 @@ def parts() -> dict[str, Part]:
     }
 
 
-def seconds_svg(predictions: Sequence[tuple[str, Prediction]], title: str, standalone: bool = False) -> str:
+def seconds_svg(predictions: Sequence[tuple[str, Prediction]], title: str) -> str:
     """Time by part as an SVG string, a bar for each labelled layout: of the rank that works longest.
 
-    Times are in seconds, or in milliseconds where all steps are shorter than one. A `standalone` picture brings its
-    own colours for light and dark pages.
+    Times are in seconds, or in milliseconds where all steps are shorter than one.
     """
-    return bars_svg(_chart(predictions), title, standalone)
+    return bars_svg(_chart(predictions), title)
 
 
 def seconds_text(predictions: Sequence[tuple[str, Prediction]], width: int = 72) -> Text:
