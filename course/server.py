@@ -83,6 +83,7 @@ def _launch(root: Path, home: Path, port: int, token: str, page: str) -> subproc
         f"--LabApp.user_settings_dir={home / 'settings'}",
         f"--LabApp.workspaces_dir={home / 'workspaces'}",
         "--KernelManager.transport=ipc",
+        "--ServerApp.kernel_websocket_connection_class=course.channels.Channels",
         "--Application.log_level=ERROR",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:

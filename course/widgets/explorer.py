@@ -39,7 +39,7 @@ class Explorer(anywidget.AnyWidget):
     _esm = script("explorer")
     _css = style()
     controls = traitlets.List(traitlets.Dict()).tag(sync=True)
-    values = traitlets.Dict().tag(sync=True)
+    values = traitlets.Dict().tag(sync=True, echo_update=False)  # one page shows it: it knows what it has set
     picture = traitlets.Unicode().tag(sync=True)
     facts = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
 

@@ -23,6 +23,7 @@ from minipar.draw import (
     ink,
     nice_step,
     shade,
+    standalone,
 )
 from minipar.pipeline import (
     Costs,
@@ -300,4 +301,4 @@ def test_the_column_split_shows_a_part_for_each_rank() -> None:
 
 def test_the_readmes_pictures_are_the_ones_that_the_project_makes() -> None:
     for name, picture in pictures().items():
-        assert (HERE / name).read_text(encoding="utf-8") == picture + "\n", "run: make pictures"
+        assert (HERE / name).read_text(encoding="utf-8") == standalone(picture), "run: make pictures"
