@@ -40,6 +40,36 @@ def glossary() -> tuple[Word, ...]:
         ),
         Word("00", _("all-gather"), _("Every rank gets the tensors of all, joined.")),
         Word("00", _("all-reduce"), _("Every rank gets the sum of the tensors of all.")),
+        # 01
+        Word("01", _("gradient"), _("How the loss changes with a weight; a backward makes one for each.")),
+        Word(
+            "01",
+            _("optimizer states"),
+            _("What an optimizer remembers of each weight's gradients, such as AdamW's two moments."),
+        ),
+        Word(
+            "01",
+            _("main weights"),
+            _("The copy of the weights in float32 that the optimizer updates where a model computes in 16 bits."),
+        ),
+        Word(
+            "01", _("data parallelism"), _("Each rank has a whole model and its own samples; gradients are averaged.")
+        ),
+        Word("01", _("replica"), _("One whole copy of the model, on one GPU or split over several.")),
+        Word(
+            "01",
+            _("Zero Redundancy Optimizer"),
+            _("ZeRO: replicas share out optimizer states (1), gradients too (2), weights too (3)."),
+        ),
+        Word("01", _("activations"), _("What a forward puts aside because its backward will need it.")),
+        Word("01", _("recompute"), _("To forget activations, and compute the forward again for the backward.")),
+        # 08
+        Word("08", _("mesh"), _("The ranks as a grid of dp × pp × tp.")),
+        Word("08", _("axis"), _("One direction of a mesh: dp, pp or tp.")),
+        Word("08", _("coordinates"), _("A rank's place on each axis of the mesh.")),
+        Word("08", _("group"), _("The ranks that differ on one axis of the mesh and nowhere else.")),
+        Word("08", _("innermost"), _("The axis whose ranks have numbers beside each other.")),
+        Word("08", _("node"), _("One server, often with eight GPUs; its links are faster than those to other nodes.")),
     )
 
 

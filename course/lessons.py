@@ -37,7 +37,11 @@ class Lesson:
 
 def lessons() -> tuple[Lesson, ...]:
     """All lessons, in the order to take them."""
-    return (Lesson("00-start", _("Start here"), 25),)
+    return (
+        Lesson("00-start", _("Start here"), 25),
+        Lesson("01-memory", _("Why one device is not enough"), 35, ("00-start",)),
+        Lesson("08-mesh", _("3D meshes"), 40, ("00-start",)),
+    )
 
 
 def find(name: str) -> Lesson:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from course.exercises.exercise import Exercise
 from course.exercises.lesson00 import COLUMN_LINEAR
+from course.exercises.lesson01 import COUNT_BYTES, MOST_BLOCKS
+from course.exercises.lesson08 import PARTNERS, PLACE_AXES
 from minipar.words import _
 
-EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR,)}
+EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR, COUNT_BYTES, MOST_BLOCKS, PARTNERS, PLACE_AXES)}
 
 
 def find(name: str) -> Exercise:

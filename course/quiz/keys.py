@@ -149,6 +149,11 @@ def training_bytes(parameters: int, replicas: int) -> float:
     return parameters * (model + main + 3 * main / replicas)
 
 
+def training_gigabytes(billions: int, replicas: int) -> float:
+    """GB (10⁹ bytes) of what `training_bytes` counts, for so many billion parameters."""
+    return training_bytes(billions * 10**9, replicas) / 10**9
+
+
 def all_reduce_sent(ranks: int, bytes_reduced: int) -> float:
     """Bytes that each rank sends in a ring all-reduce."""
     return Traffic("all-reduce", "tp", ranks, 1, bytes_reduced).sent
@@ -199,6 +204,7 @@ KEYS: Mapping[str, Callable[..., float]] = {
         messages,
         block_weights,
         training_bytes,
+        training_gigabytes,
         all_reduce_sent,
         all_gather_sent,
         all_reduce_microseconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from course.widgets.explorer import Control, Explorer, View
 from course.widgets.units import bytes_in_words, seconds_in_words
-from minipar.draw.mesh import mesh_svg
+from minipar.draw.mesh import Load, mesh_svg
 from minipar.plan import hardware_by_name, model_by_name
 from minipar.words import _
 
@@ -16,6 +16,7 @@ ORDERS = (("tp", "dp", "pp"), ("dp", "tp", "pp"), ("pp", "dp", "tp"))
 HARDWARE, MODEL = hardware_by_name("h100"), model_by_name("gpt-22b")
 SAMPLES = 64  # of a step, over all replicas, one a micro-batch
 HALF = 2  # bytes of a number
+SCALE = 3.5  # seconds that the picture's bars have room for, whatever the order of the axes
 
 
 def degrees(tp: int, pp: int) -> dict[str, int]:
@@ -59,26 +60,40 @@ def traffic(axis: str, sizes: dict[str, int]) -> tuple[float, int]:
     return 2 * (n - 1) / n * HALF * weights, 2 * (n - 1)
 
 
+def inside_a_node(ranks: list[int]) -> bool:
+    """Whether these GPUs share a node."""
+    return len({rank // HARDWARE.per_node for rank in ranks}) == 1
+
+
+def seconds_of(axis: str, sizes: dict[str, int], ranks: list[int]) -> float:
+    """Seconds of a step that the messages of this axis take, over the links that a group of these ranks has."""
+    sent, messages = traffic(axis, sizes)
+    link = HARDWARE.inside if inside_a_node(ranks) else HARDWARE.between
+    return messages * link.alpha + sent * link.beta
+
+
 def look(tp: int, pp: int, order: int) -> View:
     """The picture and the numbers for these positions of the sliders."""
     sizes, axes = degrees(tp, pp), ORDERS[order]
     groups = {axis: group(axis, sizes, axes) for axis in ("dp", "pp", "tp")}
-    facts = [(_("mesh"), "dp={dp} × pp={pp} × tp={tp}".format(**sizes))]
+    facts, loads = [(_("mesh"), "dp={dp} × pp={pp} × tp={tp}".format(**sizes))], list[Load]()
     for axis, ranks in groups.items():
-        sent, messages = traffic(axis, sizes)
-        inside = len({rank // HARDWARE.per_node for rank in ranks}) == 1
-        link = HARDWARE.inside if inside else HARDWARE.between
+        sent, seconds, inside = traffic(axis, sizes)[0], seconds_of(axis, sizes, ranks), inside_a_node(ranks)
         where = _("inside the node") if inside else _("between nodes")
         says = _("{bytes} a step, {where}, {seconds}").format(
-            bytes=bytes_in_words(sent), where=where, seconds=seconds_in_words(messages * link.alpha + sent * link.beta)
+            bytes=bytes_in_words(sent), where=where, seconds=seconds_in_words(seconds)
         )
         facts.append((axis, says if len(ranks) > 1 else _("nothing to send")))
+        loads.append(Load(axis, seconds, seconds_in_words(seconds), inside))
+    busy = sum(load.seconds for load in loads)
+    facts.append((_("its links are busy"), _("{seconds} a step").format(seconds=seconds_in_words(busy))))
 
     def name(rank: int) -> str:
         return " ".join(f"{axis[0]}{at}" for axis, at in sorted(coordinates(rank, sizes, axes).items()))
 
     title = _("GPU {rank} and those it works with, {order}").format(rank=CHOSEN, order=orders()[order])
-    return View(mesh_svg(title, GPUS // HARDWARE.per_node, HARDWARE.per_node, CHOSEN, groups, name), tuple(facts))
+    nodes = GPUS // HARDWARE.per_node
+    return View(mesh_svg(title, nodes, HARDWARE.per_node, CHOSEN, groups, name, loads, SCALE), tuple(facts))
 
 
 def orders() -> tuple[str, ...]:

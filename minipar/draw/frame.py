@@ -88,7 +88,8 @@ def heading(title: str, legend: Sequence[Swatch], left: float = LEFT) -> tuple[f
     """The title at the left, the legend at the right or, where it has no room there, below; and where that ends."""
     rows = lines(title, 16, WIDTH - left - RIGHT)
     widths = [19 + wide(name, 12) + 18 for _picture, name in legend]
-    beside = len(rows) == 1 and left + wide(title, 16) + sum(widths) < WIDTH - RIGHT
+    bold = 1.1 * wide(title, 16)  # which is wider
+    beside = len(rows) == 1 and left + bold + sum(widths) < WIDTH - RIGHT
     x, top = (WIDTH - RIGHT + 18 - sum(widths), 9) if beside else (left, 34 + 20 * (len(rows) - 1))
     parts = [
         f'<text x="{left}" y="{22 + 20 * nth}" font-size="16" font-weight="600">{escape(row)}</text>'

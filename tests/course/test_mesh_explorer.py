@@ -16,13 +16,16 @@ from course.widgets.mesh import (
     MODEL,
     ORDERS,
     SAMPLES,
+    SCALE,
     coordinates,
     degrees,
     group,
     look,
     mesh,
+    seconds_of,
     traffic,
 )
+from minipar.draw.mesh import BAR, MOST
 from minipar.plan import Bench, Numbers
 from minipar.plan.generations import MEGATRON_2021
 from minipar.plan.time import message
@@ -61,7 +64,7 @@ def test_every_position_has_its_picture(tp: int, pp: int, order: int) -> None:
     assert len(boxes) == GPUS
     coloured = sum(box.get("fill") != "none" for box in boxes)
     assert coloured == sum(size - 1 for size in sizes.values())
-    assert [name for name, _ in view.facts] == ["mesh", "dp", "pp", "tp"]
+    assert [name for name, _ in view.facts] == ["mesh", "dp", "pp", "tp", "its links are busy"]
     for axis in sizes:
         alone = dict(view.facts)[axis] == "nothing to send"
         assert alone == (sizes[axis] == 1)
@@ -83,6 +86,19 @@ def test_traffic_takes_as_long_as_the_planner_says(tp: int, pp: int) -> None:
     link = HARDWARE.link(sizes["pp"], sizes["dp"] * sizes["tp"])
     expected = 2 * micro_batches * message(MODEL, layout, bench)
     assert messages * link.alpha + sent * link.beta == pytest.approx(expected)
+
+
+@given(tp=PLACES, pp=PLACES, order=ORDER)
+def test_bars_are_as_long_as_links_are_busy_and_hatched_between_nodes(tp: int, pp: int, order: int) -> None:
+    sizes, axes = degrees(tp, pp), ORDERS[order]
+    seconds = {axis: seconds_of(axis, sizes, group(axis, sizes, axes)) for axis in ("dp", "pp", "tp")}
+    picture = ElementTree.fromstring(look(tp, pp, order).picture)
+    bars = [float(box.get("width", "")) for box in picture.iter(f"{SVG}rect") if box.get("height") == f"{BAR}"]
+    longest = max(SCALE, *seconds.values())
+    assert bars == pytest.approx([MOST * time / longest for time in seconds.values()], abs=0.06)
+    hatched = [path for path in picture.iter(f"{SVG}path") if path.get("d")]
+    leave = [axis for axis in seconds if len({r // HARDWARE.per_node for r in group(axis, sizes, axes)}) > 1]
+    assert len(hatched) == len(leave)
 
 
 def test_tensor_ranks_across_nodes_cost_most() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from course.quiz.dice import Dice
-from course.quiz.generated import bubbles, layers, memory, places, schedules, traffic
+from course.quiz.generated import bubbles, layers, memory, placement, places, schedules, traffic
 from course.quiz.generated.problem import Distractor, Maker, Problem, draw
 
 GENERATED: Mapping[str, Maker] = {
     make.__name__.replace("_", "-"): make
-    for module in (bubbles, schedules, memory, traffic, layers, places)
+    for module in (bubbles, schedules, memory, traffic, layers, places, placement)
     for make in module.MAKERS
 }
 

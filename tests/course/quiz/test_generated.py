@@ -165,12 +165,21 @@ def tensor_group(text: str) -> str:
     return ", ".join(str(number) for (pp, dd, _), number in ranks.items() if (pp, dd) == (p, d))
 
 
+def nodes_of_group(text: str) -> float:
+    ranks = grid(text)
+    (rank,) = of(text, "group of rank #")
+    (axis,) = re.findall(r"the (dp|pp) group", text)
+    p, d, t = next(place for place, number in ranks.items() if number == rank)
+    kept = [at for at in ranks if at[2] == t and (at[0] == p if axis == "dp" else at[1] == d)]
+    return len({ranks[at] // 8 for at in kept})
+
+
 INDEPENDENT: dict[str, Callable[[str], float | str]] = {
     fn.__name__.replace("_", "-"): fn
     for fn in (gpipe_bubble, gpipe_overhead, micro_batches_needed, gpipe_speedup, naive_bubble, interleaved_overhead,
                one_f_one_b_live, gpipe_live, zero_bubble_idle, step_time, messages, weight_bytes, training_states,
                zero_states, block_weights, border_bytes, all_reduce_bytes, all_gather_bytes, all_reduce_time,
-               column_shape, vocabulary_rows, slowest_stage, rank_at, place_of, tensor_group)
+               column_shape, vocabulary_rows, slowest_stage, rank_at, place_of, tensor_group, nodes_of_group)
 }  # fmt: skip
 
 
