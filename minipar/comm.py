@@ -44,7 +44,7 @@ def _note(operation: str, axis: Axis, size: int) -> float:
     axis.ledger.record(operation, axis, size)
     if axis.links is None:
         return 0.0
-    rounds = (2 if operation == "all-reduce" else 1) * (axis.size - 1)
+    rounds = 1 if operation == "send" else (2 if operation == "all-reduce" else 1) * (axis.size - 1)
     sent = Traffic(operation, axis.name, axis.size, 1, size).sent
     return time.perf_counter() + axis.links.collective(axis.ranks, sent, rounds)
 
@@ -182,6 +182,26 @@ def broadcast(tensor: Tensor, axis: Axis, source: int = 0) -> Tensor:
     dist.broadcast(wire, src=axis.ranks[source], group=axis.group)
     hold(until, 0.0)
     return wire.to(tensor.device)
+
+
+def shift(tensor: Tensor, axis: Axis, by: int = 1) -> Tensor:
+    """What the rank `by` places before this one gives, the axis being a ring; ours goes as far the other way.
+
+    Every rank sends one message and receives one. Shapes are equal everywhere.
+    """
+    places = by % axis.size
+    if places == 0:
+        return tensor
+    until = _note("send", axis, size_of(tensor))
+    wire = to_wire(tensor, axis)
+    came = torch.empty_like(wire)
+    after, before = (axis.ranks[(axis.rank + to) % axis.size] for to in (places, -places))
+    # Both at once: a rank that sent first and received then would wait for one that does the same.
+    pair = [dist.P2POp(dist.isend, wire, after, axis.group), dist.P2POp(dist.irecv, came, before, axis.group)]
+    for work in dist.batch_isend_irecv(pair):
+        work.wait()
+    hold(until, 0.0)
+    return came.to(tensor.device)
 
 
 def barrier(axis: Axis) -> None:

@@ -1,5 +1,6 @@
 """Every picture, as SVG for a page and as text for a terminal: Gantt charts, memory and time by part, the landscape."""
 
+from minipar.draw.curves import Axis, Curve, curves_svg
 from minipar.draw.frame import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ink, nice_step, percent, standalone
 from minipar.draw.gantt import FILL, Panel, gantt_svg, in_words, shade
 from minipar.draw.gantt_text import gantt_text
@@ -15,8 +16,11 @@ __all__ = [
     "FORWARD",
     "INPUT_GRADIENT",
     "WEIGHT_GRADIENT",
+    "Axis",
+    "Curve",
     "Panel",
     "column_split_svg",
+    "curves_svg",
     "gantt_svg",
     "gantt_text",
     "in_words",

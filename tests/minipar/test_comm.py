@@ -32,6 +32,9 @@ OPERATIONS: dict[str, tuple[Callable[[Tensor, Axis], Any], Callable[[list[Tensor
         lambda x, a: comm.reduce_scatter(x, a, -1),
         lambda there, r: sum(there).chunk(len(there), -1)[r],
     ),
+    "shift": (comm.shift, lambda there, r: there[r - 1]),
+    "shift back": (lambda x, a: comm.shift(x, a, by=-1), lambda there, r: there[(r + 1) % len(there)]),
+    "shift far": (lambda x, a: comm.shift(x, a, by=4 * a.size + 1), lambda there, r: there[r - 1]),
 }
 
 
@@ -79,6 +82,17 @@ def test_staged_through_host_memory_gives_the_same() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_other_dtypes_stay_what_they_are(dtype: torch.dtype) -> None:
     on_both_meshes([t.to(dtype) for t in WHOLE])
+
+
+def test_a_shift_is_one_message_of_each_rank_and_none_where_it_comes_round() -> None:
+    def on_rank() -> list[Any]:
+        axis = Mesh(tp=3).tp
+        came = [comm.shift(torch.tensor([axis.rank]), axis, by).item() for by in (1, 2, 3)]
+        return [came, [(row.operation, row.calls, row.bytes, row.sent) for row in axis.ledger.rows()]]
+
+    for rank, (came, rows) in enumerate(minipar.run(on_rank, 3, timeout=20, device="cpu")):
+        assert came == [(rank - 1) % 3, (rank - 2) % 3, rank]
+        assert rows == [("send", 2, 16, 16.0)]
 
 
 def test_alone_on_an_axis_everything_is_its_argument_and_nothing_is_sent() -> None:
