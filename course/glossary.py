@@ -63,6 +63,24 @@ def glossary() -> tuple[Word, ...]:
         ),
         Word("01", _("activations"), _("What a forward puts aside because its backward will need it.")),
         Word("01", _("recompute"), _("To forget activations, and compute the forward again for the backward.")),
+        # 02
+        Word("02", _("collective"), _("A pattern of messages as one call, which every rank of a group makes.")),
+        Word("02", _("broadcast"), _("Every rank gets the tensor of one.")),
+        Word("02", _("reduce-scatter"), _("Every rank gets its own part of the sum of all.")),
+        Word("02", _("ring"), _("Ranks that each talk to the next and the one before, all at the same time.")),
+        Word("02", _("ledger"), _("Where `comm` writes down what each rank has sent.")),
+        Word("02", _("latency"), _("What a message takes however small it is; α, in seconds.")),
+        Word("02", _("bandwidth"), _("How many bytes a second a link carries; 1 / β.")),
+        Word("02", _("bucket"), _("Many small tensors in one large one, so that latency counts once.")),
+        # 05
+        Word("05", _("assembly line"), _("Stations in a row: each does its part and hands on. A pipeline is one.")),
+        Word("05", _("throughput"), _("How much comes out in a second, however long each piece is under way.")),
+        Word(
+            "05", _("naive pipeline"), _("One micro-batch through all stages and back before the next; one rank works.")
+        ),
+        Word("05", _("embedding"), _("The first layer of a language model: looks up a row of numbers for each token.")),
+        Word("05", _("block"), _("One of a transformer's equal layers, between its embedding and its head.")),
+        Word("05", _("head"), _("The last layer: compares what came out with every token of the vocabulary.")),
         # 08
         Word("08", _("mesh"), _("The ranks as a grid of dp × pp × tp.")),
         Word("08", _("axis"), _("One direction of a mesh: dp, pp or tp.")),
@@ -70,6 +88,19 @@ def glossary() -> tuple[Word, ...]:
         Word("08", _("group"), _("The ranks that differ on one axis of the mesh and nowhere else.")),
         Word("08", _("innermost"), _("The axis whose ranks have numbers beside each other.")),
         Word("08", _("node"), _("One server, often with eight GPUs; its links are faster than those to other nodes.")),
+        # 09
+        Word(
+            "09",
+            _("layout"),
+            _("The mesh, the micro-batch, the schedule, and what saves memory: all that one chooses."),
+        ),
+        Word("09", _("planner"), _("A program that predicts layouts from sizes and constants, and finds the fastest.")),
+        Word("09", _("profile"), _("Measured times of a model's layers, steps and links on one machine.")),
+        Word("09", _("shortlist"), _("The few layouts that are worth a short run before one of them is chosen.")),
+        Word(
+            "09", _("MFU"), _("Model FLOPs utilization: the share of the peak that the model's own arithmetic reaches.")
+        ),
+        Word("09", _("GPU-hours"), _("GPUs times hours: what is paid for.")),
     )
 
 

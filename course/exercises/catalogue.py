@@ -5,10 +5,28 @@ from __future__ import annotations
 from course.exercises.exercise import Exercise
 from course.exercises.lesson00 import COLUMN_LINEAR
 from course.exercises.lesson01 import COUNT_BYTES, MOST_BLOCKS
+from course.exercises.lesson02 import MEAN_IN_TWO, RING_ALL_REDUCE
+from course.exercises.lesson05 import BALANCED_STAGES, LINE_STEP
 from course.exercises.lesson08 import PARTNERS, PLACE_AXES
+from course.exercises.lesson09 import BEAT_THE_PLANNER, PLAN_175B
 from minipar.words import _
 
-EXERCISES = {exercise.name: exercise for exercise in (COLUMN_LINEAR, COUNT_BYTES, MOST_BLOCKS, PARTNERS, PLACE_AXES)}
+EXERCISES = {
+    exercise.name: exercise
+    for exercise in (
+        COLUMN_LINEAR,
+        COUNT_BYTES,
+        MOST_BLOCKS,
+        RING_ALL_REDUCE,
+        MEAN_IN_TWO,
+        LINE_STEP,
+        BALANCED_STAGES,
+        PARTNERS,
+        PLACE_AXES,
+        BEAT_THE_PLANNER,
+        PLAN_175B,
+    )
+}
 
 
 def find(name: str) -> Exercise:

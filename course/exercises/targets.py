@@ -21,7 +21,8 @@ class Weighed:
 def at_most(name: str, yours: float, most: float, best: float) -> Weighed:
     """A measure that may be `most`; the best that is known has `best`."""
     words = _("at most {number:g}").format(number=most)
-    return Weighed(Target(name, f"{yours:g}", words, f"{best:g}"), yours <= most)
+    rounding = 1e-9 * abs(most)  # a sum of shares may be a hair above the whole
+    return Weighed(Target(name, f"{yours:g}", words, f"{best:g}"), yours <= most + rounding)
 
 
 def steps(yours: float, most: float, best: float) -> Weighed:

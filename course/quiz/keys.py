@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache
 
+import torch
+
 from minipar.alphabeta import ALL_REDUCE, LinkMeasure
 from minipar.ledger import Traffic
 from minipar.manifest import Section
@@ -177,9 +179,45 @@ def global_rank(pp: int, dp: int, tp: int, dp_size: int, tp_size: int) -> int:
     return rank_of(Coords(pp, dp, tp), dp_size, tp_size)
 
 
+def gpu_hours(billions: int, speed: int) -> float:
+    """GPU-hours of so many billion tokens, of which `speed` a second get through each GPU."""
+    return billions * 1e9 / speed / 3600
+
+
+def mfu_percent(operations: int, speed: int, peak: int) -> float:
+    """Model FLOPs utilization in percent: GFLOP a token, without recompute; tokens a second and GPU; its peak in TFLOP/s.
+
+    Source: Chowdhery et al. 2022, §4.1.
+    """
+    return 100 * operations * 1e9 * speed / (peak * 1e12)
+
+
 def vocabulary_rows(vocabulary: int, ranks: int) -> int:
     """Rows of the embedding that each rank holds, padding included."""
     return Section(vocabulary, padded=True).held(ranks)
+
+
+def line_milliseconds(times: tuple[int, ...], micro_batches: int) -> float:
+    """A step of GPipe whose stages take so many ms for a micro-batch, a third of it forward."""
+    costs = Costs(forward=[one / 3 for one in times], backward=[2 * one / 3 for one in times])
+    return round(simulate(gpipe(len(times), micro_batches), costs).duration, 6)
+
+
+def batch_loss(tokens: tuple[int, ...], losses: tuple[int, ...]) -> float:
+    """The mean loss of all tokens, from the mean losses of micro-batches with so many."""
+    weights = torch.tensor(tokens, dtype=torch.float64)
+    return float((weights * torch.tensor(losses, dtype=torch.float64)).sum() / weights.sum())
+
+
+def recomputed_held(samples: int, micro_batches: int, edge: int, inside: int) -> float:
+    """The most that a stage holds under GPipe: `edge` of every sample, `inside` of one micro-batch's at a time."""
+    row = gpipe(1, micro_batches).actions[0]
+    each, inputs, most = samples / micro_batches, 0.0, 0.0
+    for action in row:
+        inputs += each * edge * (action.kind == "F")
+        most = max(most, inputs + each * inside)
+        inputs -= each * edge * (action.kind == "B")
+    return most
 
 
 def slowest_stage(costs: tuple[int, ...], stages: int) -> int:
@@ -209,6 +247,8 @@ KEYS: Mapping[str, Callable[..., float]] = {
         all_gather_sent,
         all_reduce_microseconds,
         global_rank,
+        gpu_hours,
+        mfu_percent,
         vocabulary_rows,
     )
 }

@@ -7,7 +7,9 @@ from course.widgets.matmul import matmul
 from course.widgets.memory import memory
 from course.widgets.mesh import mesh
 from course.widgets.pipeline import pipeline
+from course.widgets.planner import planner
 from course.widgets.predictions import predictions
+from course.widgets.stages import stages
 
 __all__ = [
     "collectives",
@@ -17,5 +19,7 @@ __all__ = [
     "memory",
     "mesh",
     "pipeline",
+    "planner",
     "predictions",
+    "stages",
 ]

@@ -2,69 +2,89 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import lru_cache
 
 from course.widgets.explorer import Control, Explorer, View
+from course.widgets.units import seconds_in_words
 from minipar.draw import landscape_svg
-from minipar.plan import Bench, Numbers, Prediction, hardware_by_name, landscape, model_by_name
+from minipar.plan import Bench, Numbers, Prediction, Space, hardware_by_name, landscape, model_by_name
 from minipar.plan.generations import usual_software
 from minipar.words import _, plural
 
 MODELS = ("gpt-7.5b", "llama3-8b", "gpt-22b", "llama3-70b")
 GPUS = (8, 16, 32, 64)
 BATCHES = (64, 128, 256, 512)
-DEVICES = ("a100-80gb", "a100-cloud", "h100", "h100-cloud")
+DEVICES = ("a100-80gb", "h100", "h100-cloud")
+MEMORY = (24, 40, 80, 140)
+"""GiB of a GPU. The hardware stays the same but for that."""
+SPACE = Space(schedules=("1f1b", "interleaved"), virtual=(2,), micro_batch=4)
+"""What is tried in every mesh: a part of what the planner can try, so that a move of a slider is answered at once."""
+
+Cells = Mapping[Numbers, Prediction | str]
 
 
-def cells(model: int, gpus: int, batch: int, device: int) -> dict[Numbers, Prediction | str]:
+@lru_cache(maxsize=1024)
+def cells(model: int, gpus: int, batch: int, device: int, memory: int) -> Cells:
     """The planner's landscape for these positions of the sliders."""
-    hardware = hardware_by_name(DEVICES[device])
-    bench = Bench(hardware, usual_software(hardware))
-    return landscape(model_by_name(MODELS[model]), bench, GPUS[gpus], BATCHES[batch])
+    hardware = replace(hardware_by_name(DEVICES[device]), memory=MEMORY[memory] * 2**30)
+    return landscape(
+        model_by_name(MODELS[model]), Bench(hardware, usual_software(hardware)), GPUS[gpus], BATCHES[batch], SPACE
+    )
 
 
-def look(model: int, gpus: int, batch: int, device: int) -> View:
+def look(model: int, gpus: int, batch: int, device: int, memory: int) -> View:
     """The picture and the numbers for these positions of the sliders."""
-    found = cells(model, gpus, batch, device)
+    found = {(mesh.dp, mesh.pp, mesh.tp): one for mesh, one in cells(model, gpus, batch, device, memory).items()}
     possible = {mesh: one for mesh, one in found.items() if not isinstance(one, str)}
-    refused = Counter(one for one in found.values() if isinstance(one, str))
-    best = min(possible.values(), key=lambda one: one.step_seconds, default=None)
-    places = {mesh: (mesh.dp, mesh.pp, mesh.tp) for mesh in found}
-    seconds = {places[mesh]: one.step_seconds if mesh in possible else None for mesh, one in possible.items()}
-    picture = landscape_svg(
-        {place: seconds.get(place) for place in places.values()},
-        None if best is None else (best.layout.dp, best.layout.pp, best.layout.tp),
-        _("{model} on {gpus}").format(model=MODELS[model], gpus=plural("{count} GPU", "{count} GPUs", GPUS[gpus])),
-        _("s a step"),
-        {places[mesh]: one for mesh, one in found.items() if isinstance(one, str)},
+    refused = {mesh: one for mesh, one in found.items() if isinstance(one, str)}
+    best = min(possible, key=lambda mesh: possible[mesh].step_seconds, default=None)
+    title = _("{model} on {gpus} of {memory} GiB").format(
+        model=MODELS[model], gpus=plural("{count} GPU", "{count} GPUs", GPUS[gpus]), memory=MEMORY[memory]
     )
-    return View(picture, _facts(best, refused))
+    seconds = {mesh: possible[mesh].step_seconds if mesh in possible else None for mesh in found}
+    picture = landscape_svg(seconds, best, title, _("s a step"), refused)
+    facts = [*_facts(None if best is None else possible[best]), *_why(refused.values())]
+    return View(picture, tuple(facts))
 
 
-def _facts(best: Prediction | None, refused: Counter[str]) -> tuple[tuple[str, str], ...]:
+def _facts(best: Prediction | None) -> list[tuple[str, str]]:
     if best is None:
-        return ((_("fastest"), _("no layout fits")), _why(refused))
-    return (
+        return [(_("fastest"), _("no layout fits"))]
+    hours = 1e9 / best.tokens_per_second / 3600
+    return [
         (_("fastest"), str(best.layout)),
+        (_("a step"), seconds_in_words(best.step_seconds)),
         (_("MFU"), _("{share:.0f} %").format(share=100 * best.mfu)),
+        (_("a billion tokens cost"), _("{hours:.0f} GPU-hours").format(hours=hours)),
         (_("a GPU holds at most"), _("{size:.0f} GiB").format(size=best.worst.total / 2**30)),
-        _why(refused),
-    )
+    ]
 
 
-def _why(refused: Counter[str]) -> tuple[str, str]:
-    count = plural("{count} mesh refused", "{count} meshes refused", refused.total())
-    return count, refused.most_common(1)[0][0] if refused else _("nothing is in the way")
+def _why(reasons: Collection[str]) -> list[tuple[str, str]]:
+    """Refusals of two kinds, by memory and others: how many there are, and one of them."""
+    kinds = [[one for one in reasons if ("GiB" in one) == by_memory] for by_memory in (True, False)]
+    return [(plural("{count} mesh refused", "{count} meshes refused", len(kind)), kind[-1]) for kind in kinds if kind]
 
 
-def planner(model: str = "llama3-8b", device: str = "h100") -> Explorer:
-    """Sliders for model, GPUs, batch and hardware over the landscape of meshes."""
+def planner(model: str = "llama3-8b", device: str = "h100", memory: int = 80) -> Explorer:
+    """Sliders for model, GPUs, batch, hardware and its memory over the landscape of meshes."""
     return Explorer(
         (
             Control("model", _("Model"), 0, len(MODELS) - 1, MODELS.index(model), names=MODELS),
             Control("gpus", _("GPUs"), 0, len(GPUS) - 1, 1, names=tuple(map(str, GPUS))),
             Control("batch", _("Samples of a step"), 0, len(BATCHES) - 1, 1, names=tuple(map(str, BATCHES))),
             Control("device", _("Hardware"), 0, len(DEVICES) - 1, DEVICES.index(device), names=DEVICES),
+            Control(
+                "memory",
+                _("Memory of a GPU"),
+                0,
+                len(MEMORY) - 1,
+                MEMORY.index(memory),
+                _("GiB"),
+                tuple(map(str, MEMORY)),
+            ),
         ),
         look,
     )

@@ -98,12 +98,15 @@ class _Frame:
     scale: float
 
 
-def bars_svg(chart: Chart, title: str) -> str:
-    """The bars as an SVG string: in each what its parts are, at its end the sum, and limits as lines across."""
+def bars_svg(chart: Chart, title: str, tallest: float = 36) -> str:
+    """The bars as an SVG string: in each what its parts are, at its end the sum, and limits as lines across.
+
+    tallest: how high a bar is where there are few.
+    """
     bars = chart.bars
     left = EDGE + min(260, max((wide(bar.label, SMALL) + 12 for bar in bars), default=0))
     right = WIDTH - RIGHT - min(300, max((wide(bar.end, SMALL) + 14 for bar in bars), default=0))
-    frame = _Frame(left, right, max(15, min(36, 480 // max(len(bars), 1))), (right - left) / chart.longest)
+    frame = _Frame(left, right, max(15, min(tallest, 480 // max(len(bars), 1))), (right - left) / chart.longest)
     y, head = heading(title, [_swatch(part) for _nth, part in chart.used], EDGE)
     body, lines_on_top = [head], []
     if chart.whole is not None:

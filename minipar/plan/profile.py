@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from minipar.alphabeta import ALL_REDUCE, LinkMeasure, links_of
+from minipar.alphabeta import ALL_REDUCE, REPEATS, LinkMeasure, links_of
 from minipar.bench.measure import alternate
 from minipar.devices import DEVICE_VARIABLE, Placement, choose, gpus
 from minipar.mesh import Mesh
@@ -52,10 +52,12 @@ def profile(
     sizes: Sequence[int] = SIZES,
     rounds: int = ROUNDS,
     notice: Callable[[str], None] = lambda _: None,
+    twice: bool = True,
 ) -> Machine:
     """Measure with so many ranks at work at once; they share the machine, as in training. Takes about a minute.
 
-    config: the model whose layers are measured, at its width and at twice that. sizes: samples of micro-batches.
+    config: the model whose layers are measured, at its width and, if `twice`, at twice that; without it half as long,
+    and good for this width alone. sizes: samples of micro-batches. rounds: timings of each, of which the median counts.
     notice: told what is measured next. Raises `ValueError`, before a rank starts, for what cannot be measured.
     """
     if ranks < 2:
@@ -65,10 +67,11 @@ def profile(
     if rounds < 1:
         raise ValueError(f"rounds={rounds}; at least one is needed")
     config.check(1)
-    widths = [config, replace(config, hidden=2 * config.hidden, heads=2 * config.heads, kv_heads=_twice(config))]
+    wide = replace(config, hidden=2 * config.hidden, heads=2 * config.heads, kv_heads=_twice(config))
+    widths = [config, wide] if twice else [config]
     degrees = [tp for tp in range(1, ranks + 1) if ranks % tp == 0 and _cuts(config, tp)]
     notice(_("arithmetic, memory and links"))
-    speeds = run(_speeds, ranks, timeout=300)[0]
+    speeds = run(_speeds, ranks, rounds, timeout=300)[0]
     layers: list[Layer] = []
     for width in widths:
         for tp in degrees:
@@ -179,7 +182,7 @@ class Speeds(NamedTuple):
     links: list[LinkMeasure]
 
 
-def _speeds() -> Speeds:
+def _speeds(rounds: int) -> Speeds:
     """On a rank, with all others at it too."""
     mesh = Mesh(tp=torch.distributed.get_world_size())
     side = torch.randn(SIDE, SIDE, device=mesh.device)
@@ -193,10 +196,9 @@ def _speeds() -> Speeds:
         "copy": lambda: target.copy_(source),
         "update": adam.step,
     }
-    seconds = alternate(ways, ROUNDS, mesh.tp)
-    return Speeds(
-        2 * SIDE**3 / seconds["product"], 2 * COPIED / seconds["copy"], seconds["update"] / UPDATED, links_of(mesh)
-    )
+    seconds = alternate(ways, rounds, mesh.tp)
+    links = links_of(mesh, repeats=min(rounds, REPEATS))
+    return Speeds(2 * SIDE**3 / seconds["product"], 2 * COPIED / seconds["copy"], seconds["update"] / UPDATED, links)
 
 
 def _steps(config: GPTConfig, degrees: Sequence[int], rounds: int) -> list[Steps]:

@@ -140,6 +140,28 @@ def slowest_stage(text: str) -> float:
     return min(worst(cuts) for cuts in combinations(range(1, len(costs)), stages - 1))
 
 
+def unequal_line(text: str) -> float:
+    times = [int(found) for found in re.search(r"take ([\d, ]+) ms", text)[1].split(", ")]  # type: ignore[index]
+    (m,) = of(text, "# micro-batches")
+    ends = [0.0] * len(times)
+    for _micro_batch in range(m):  # each starts in a stage when both that and the stage before are done with it
+        before = 0.0
+        for stage, seconds in enumerate(times):
+            ends[stage] = before = max(before, ends[stage]) + seconds
+    return ends[-1]
+
+
+def mean_of_means(text: str) -> float:
+    few, many = of(text, "of # tokens with", "and one of # tokens")
+    small, large = (int(found) for found in re.findall(r"mean loss of (\d+)", text))
+    return sum([small] * few + [large] * many) / (few + many)
+
+
+def recompute_memory(text: str) -> float:
+    edge, inside, samples, m = of(text, "# MiB each", "takes # MiB", "# samples", "in # micro-batches")
+    return sum([edge] * samples) + sum([inside] * (samples // m))
+
+
 def grid(text: str) -> dict[tuple[int, int, int], int]:
     """Global ranks by their coordinates (pp, dp, tp), counted out one by one."""
     pp, dp, tp = of(text, "of pp=#", "dp=#", "tp=#")
@@ -174,12 +196,29 @@ def nodes_of_group(text: str) -> float:
     return len({ranks[at] // 8 for at in kept})
 
 
+def layout_bubble(text: str) -> float:
+    batch, dp, pp, size = of(text, "has # samples", "dp=#", "pp=#", "micro-batches of #")
+    return 100 * (pp - 1) * dp * size / batch
+
+
+def gpu_hours(text: str) -> float:
+    speed, billions = of(text.replace(",", ""), "; # tokens a second", "do # billion")
+    return billions * 10**9 / (3600 * speed)
+
+
+def mfu(text: str) -> float:
+    operations, peak, speed = of(text.replace(",", ""), "take # GFLOP", "peak of # TFLOP", "through # tokens")
+    return operations * speed / (10 * peak)
+
+
 INDEPENDENT: dict[str, Callable[[str], float | str]] = {
     fn.__name__.replace("_", "-"): fn
     for fn in (gpipe_bubble, gpipe_overhead, micro_batches_needed, gpipe_speedup, naive_bubble, interleaved_overhead,
                one_f_one_b_live, gpipe_live, zero_bubble_idle, step_time, messages, weight_bytes, training_states,
                zero_states, block_weights, border_bytes, all_reduce_bytes, all_gather_bytes, all_reduce_time,
-               column_shape, vocabulary_rows, slowest_stage, rank_at, place_of, tensor_group, nodes_of_group)
+               column_shape, vocabulary_rows, slowest_stage, unequal_line, mean_of_means, recompute_memory,
+               rank_at, place_of, tensor_group, nodes_of_group,
+               layout_bubble, gpu_hours, mfu)
 }  # fmt: skip
 
 
