@@ -72,6 +72,14 @@ def glossary() -> tuple[Word, ...]:
         Word("02", _("latency"), _("What a message takes however small it is; α, in seconds.")),
         Word("02", _("bandwidth"), _("How many bytes a second a link carries; 1 / β.")),
         Word("02", _("bucket"), _("Many small tensors in one large one, so that latency counts once.")),
+        # 03
+        Word("03", _("shard"), _("The part of a cut tensor that one rank has.")),
+        Word(
+            "03", _("column split"), _("Each rank has some columns of a weight, and makes those columns of the result.")
+        ),
+        Word("03", _("row split"), _("Each rank has some rows of a weight, and makes a summand of the result.")),
+        Word("03", _("summand"), _("A tensor as large as the result, which must be added to those of other ranks.")),
+        Word("03", _("SUMMA"), _("A product over a grid of ranks: blocks go along its rows and columns.")),
         # 05
         Word("05", _("assembly line"), _("Stations in a row: each does its part and hands on. A pipeline is one.")),
         Word("05", _("throughput"), _("How much comes out in a second, however long each piece is under way.")),
@@ -81,6 +89,19 @@ def glossary() -> tuple[Word, ...]:
         Word("05", _("embedding"), _("The first layer of a language model: looks up a row of numbers for each token.")),
         Word("05", _("block"), _("One of a transformer's equal layers, between its embedding and its head.")),
         Word("05", _("head"), _("The last layer: compares what came out with every token of the vocabulary.")),
+        # 06
+        Word("06", _("GPipe"), _("The schedule in which all forwards come first, then all backwards.")),
+        Word("06", _("idle over ideal time"), _("The bubble as a share of the time of work alone; it can pass 100 %.")),
+        Word("06", _("host"), _("The processor beside a GPU, which starts its kernels one after the other.")),
+        Word(
+            "06", _("gradient accumulation"), _("Each micro-batch's backward adds to the gradients; then one update.")
+        ),
+        Word("06", _("batch norm"), _("Normalizes each channel by the mean and variance of the samples it sees.")),
+        Word(
+            "06",
+            _("deferred batch norm"),
+            _("A batch norm that updates its running statistics once for each batch, not for each micro-batch."),
+        ),
         # 08
         Word("08", _("mesh"), _("The ranks as a grid of dp × pp × tp.")),
         Word("08", _("axis"), _("One direction of a mesh: dp, pp or tp.")),

@@ -6,7 +6,9 @@ from course.exercises.exercise import Exercise
 from course.exercises.lesson00 import COLUMN_LINEAR
 from course.exercises.lesson01 import COUNT_BYTES, MOST_BLOCKS
 from course.exercises.lesson02 import MEAN_IN_TWO, RING_ALL_REDUCE
+from course.exercises.lesson03 import COLUMN_ROW_PAIR, ROW_SPLIT
 from course.exercises.lesson05 import BALANCED_STAGES, LINE_STEP
+from course.exercises.lesson06 import CHOOSE_MICRO_BATCHES, GPIPE_ROWS
 from course.exercises.lesson08 import PARTNERS, PLACE_AXES
 from course.exercises.lesson09 import BEAT_THE_PLANNER, PLAN_175B
 from minipar.words import _
@@ -19,8 +21,12 @@ EXERCISES = {
         MOST_BLOCKS,
         RING_ALL_REDUCE,
         MEAN_IN_TWO,
+        ROW_SPLIT,
+        COLUMN_ROW_PAIR,
         LINE_STEP,
         BALANCED_STAGES,
+        GPIPE_ROWS,
+        CHOOSE_MICRO_BATCHES,
         PARTNERS,
         PLACE_AXES,
         BEAT_THE_PLANNER,

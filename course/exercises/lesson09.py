@@ -374,7 +374,7 @@ PLAN_175B = Exercise(
     examine=examine_plan,
     hints=(
         _(
-            "First the machine: `hardware_by_name('a100-80gb')` with another `memory` and another `between`, by `replace`."
+            "First the machine: `hardware_by_name('a100-80gb')` with another `memory` and `between`, by `replace`."
         ),
         _(
             "`Bench(hardware, software_by_name('megatron-2022'))` is what predictions are for. "

@@ -185,7 +185,7 @@ def gpu_hours(billions: int, speed: int) -> float:
 
 
 def mfu_percent(operations: int, speed: int, peak: int) -> float:
-    """Model FLOPs utilization in percent: GFLOP a token, without recompute; tokens a second and GPU; its peak in TFLOP/s.
+    """Model FLOPs utilization in percent, from GFLOP a token, tokens a second and GPU, and its peak in TFLOP/s.
 
     Source: Chowdhery et al. 2022, §4.1.
     """

@@ -6,6 +6,7 @@ from course.widgets.machine import machine
 from course.widgets.matmul import matmul
 from course.widgets.memory import memory
 from course.widgets.mesh import mesh
+from course.widgets.micro_batches import micro_batches
 from course.widgets.pipeline import pipeline
 from course.widgets.planner import planner
 from course.widgets.predictions import predictions
@@ -18,6 +19,7 @@ __all__ = [
     "matmul",
     "memory",
     "mesh",
+    "micro_batches",
     "pipeline",
     "planner",
     "predictions",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -68,23 +68,21 @@ def _why(reasons: Collection[str]) -> list[tuple[str, str]]:
     return [(plural("{count} mesh refused", "{count} meshes refused", len(kind)), kind[-1]) for kind in kinds if kind]
 
 
-def planner(model: str = "llama3-8b", device: str = "h100", memory: int = 80) -> Explorer:
-    """Sliders for model, GPUs, batch, hardware and its memory over the landscape of meshes."""
+def planner(
+    model: str = "llama3-8b", gpus: int = 16, batch: int = 128, device: str = "h100", memory: int = 80
+) -> Explorer:
+    """Sliders for model, GPUs, batch, hardware and its memory over the landscape of meshes; each begins as given."""
+
+    def choice(name: str, label: str, options: Sequence[object], start: object, unit: str = "") -> Control:
+        return Control(name, label, 0, len(options) - 1, options.index(start), unit, tuple(map(str, options)))
+
     return Explorer(
         (
-            Control("model", _("Model"), 0, len(MODELS) - 1, MODELS.index(model), names=MODELS),
-            Control("gpus", _("GPUs"), 0, len(GPUS) - 1, 1, names=tuple(map(str, GPUS))),
-            Control("batch", _("Samples of a step"), 0, len(BATCHES) - 1, 1, names=tuple(map(str, BATCHES))),
-            Control("device", _("Hardware"), 0, len(DEVICES) - 1, DEVICES.index(device), names=DEVICES),
-            Control(
-                "memory",
-                _("Memory of a GPU"),
-                0,
-                len(MEMORY) - 1,
-                MEMORY.index(memory),
-                _("GiB"),
-                tuple(map(str, MEMORY)),
-            ),
+            choice("model", _("Model"), MODELS, model),
+            choice("gpus", _("GPUs"), GPUS, gpus),
+            choice("batch", _("Samples of a step"), BATCHES, batch),
+            choice("device", _("Hardware"), DEVICES, device),
+            choice("memory", _("Memory of a GPU"), MEMORY, memory, _("GiB")),
         ),
         look,
     )

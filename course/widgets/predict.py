@@ -47,6 +47,7 @@ class Prediction(anywidget.AnyWidget):
             Progress().record("prediction", self._item, detail=detail)
         except ProgressError as error:
             notice = str(error)
-        said = _("You said {predicted:g} {unit}; it is {truth:g} {unit}.")
-        sentence = said.format(predicted=predicted, truth=self._truth, unit=self.unit)
+        said = _("You said {predicted}; it is {truth}.")
+        told, true = (f"{number:g} {self.unit}".strip() for number in (predicted, self._truth))
+        sentence = said.format(predicted=told, truth=true)
         return {"sentences": [sentence, self._because], "picture": self._picture, "notice": notice}

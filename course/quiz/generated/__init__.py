@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from course.quiz.dice import Dice
-from course.quiz.generated import bubbles, layers, lines, memory, placement, places, planning, schedules, traffic
+from course.quiz.generated import (
+    bubbles,
+    layers,
+    lines,
+    memory,
+    placement,
+    places,
+    planning,
+    products,
+    schedules,
+    traffic,
+)
 from course.quiz.generated.problem import Distractor, Maker, Problem, draw
 
 GENERATED: Mapping[str, Maker] = {
     make.__name__.replace("_", "-"): make
-    for module in (bubbles, schedules, memory, traffic, layers, places, placement, planning, lines)
+    for module in (bubbles, schedules, memory, traffic, layers, places, placement, planning, lines, products)
     for make in module.MAKERS
 }
 

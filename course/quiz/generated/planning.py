@@ -1,4 +1,4 @@
-"""Questions about choosing a layout: its micro-batches and bubble, the utilization that it reaches, what a run costs."""
+"""Questions about choosing a layout: its bubble, the utilization that it reaches, and what a run costs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def gpu_hours(dice: Dice) -> Problem:
 def mfu(dice: Dice) -> Problem:
     """The share of the peak that the model's own operations reach."""
     operations, peak = 10 * dice.between(4, 60), dice.pick((312, 990, 2250))
-    speed = round(dice.between(30, 55) / 100 * peak * 1000 / operations) * 1
+    speed = round(dice.between(30, 55) / 100 * peak * 1000 / operations)
     return Problem(
         _(
             "Forward and backward of a model take {operations} GFLOP a token. A GPU with a peak of {peak} TFLOP/s gets "

@@ -211,6 +211,26 @@ def mfu(text: str) -> float:
     return operations * speed / (10 * peak)
 
 
+def split_product_bytes(text: str) -> float:
+    """Every part of the summed tensor travels round the ring twice, one link less than there are ranks."""
+    batch, wide, out, ranks = of(text, r"x is \[#, ", r"w is \[#, ", r", #\], cut by", "over # ranks")
+    columns = out if "its rows" in text.replace("*", "") else wide
+    part = 4 * batch * columns / ranks / 1024
+    return sum(part for _step in range(2) for _rank in range(ranks - 1))
+
+
+def sums_of_a_model(text: str) -> float:
+    (layers,) = of(text, "has # blocks")
+    directions = ["forward", "backward"] if "together" in text else ["forward"]
+    return sum(1 for _layer in range(layers) for _pair in ("attention", "feed-forward") for _direction in directions)
+
+
+def heads_of_a_rank(text: str) -> float:
+    heads, size, ranks = of(text, "with # heads", "of # features", "over # ranks")
+    here = [head for head in range(heads) if head * ranks // heads == 0]
+    return sum(size for _head in here for _what in "qkv")
+
+
 INDEPENDENT: dict[str, Callable[[str], float | str]] = {
     fn.__name__.replace("_", "-"): fn
     for fn in (gpipe_bubble, gpipe_overhead, micro_batches_needed, gpipe_speedup, naive_bubble, interleaved_overhead,
@@ -218,7 +238,8 @@ INDEPENDENT: dict[str, Callable[[str], float | str]] = {
                zero_states, block_weights, border_bytes, all_reduce_bytes, all_gather_bytes, all_reduce_time,
                column_shape, vocabulary_rows, slowest_stage, unequal_line, mean_of_means, recompute_memory,
                rank_at, place_of, tensor_group, nodes_of_group,
-               layout_bubble, gpu_hours, mfu)
+               layout_bubble, gpu_hours, mfu,
+               split_product_bytes, sums_of_a_model, heads_of_a_rank)
 }  # fmt: skip
 
 
