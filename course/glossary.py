@@ -80,6 +80,15 @@ def glossary() -> tuple[Word, ...]:
         Word("03", _("row split"), _("Each rank has some rows of a weight, and makes a summand of the result.")),
         Word("03", _("summand"), _("A tensor as large as the result, which must be added to those of other ranks.")),
         Word("03", _("SUMMA"), _("A product over a grid of ranks: blocks go along its rows and columns.")),
+        # 04
+        Word("04", _("head"), _("One of the parts of attention that do not know of each other until the end.")),
+        Word("04", _("f"), _("Before a column split: nothing forward, an all-reduce backward.")),
+        Word("04", _("g"), _("After a row split: an all-reduce forward, nothing backward.")),
+        Word(
+            "04",
+            _("sequence parallelism"),
+            _("Norms and dropout cut by tokens, so that no tensor rank keeps all of them."),
+        ),
         # 05
         Word("05", _("assembly line"), _("Stations in a row: each does its part and hands on. A pipeline is one.")),
         Word("05", _("throughput"), _("How much comes out in a second, however long each piece is under way.")),

@@ -42,6 +42,7 @@ def lessons() -> tuple[Lesson, ...]:
         Lesson("01-memory", _("Why one device is not enough"), 35, ("00-start",)),
         Lesson("02-collectives", _("Ranks and collectives"), 35, ("00-start",)),
         Lesson("03-matmul", _("Cutting a matmul"), 40, ("00-start", "02-collectives")),
+        Lesson("04-transformer", _("A tensor-parallel transformer"), 45, ("03-matmul",)),
         Lesson("05-stages", _("Stages and the bubble"), 40, ("00-start",)),
         Lesson("06-micro-batches", _("Micro-batches"), 45, ("05-stages",)),
         Lesson("08-mesh", _("3D meshes"), 40, ("00-start",)),

@@ -7,6 +7,7 @@ from course.exercises.lesson00 import COLUMN_LINEAR
 from course.exercises.lesson01 import COUNT_BYTES, MOST_BLOCKS
 from course.exercises.lesson02 import MEAN_IN_TWO, RING_ALL_REDUCE
 from course.exercises.lesson03 import COLUMN_ROW_PAIR, ROW_SPLIT
+from course.exercises.lesson04 import ATTENTION_HEADS, VOCABULARY_LOSS
 from course.exercises.lesson05 import BALANCED_STAGES, LINE_STEP
 from course.exercises.lesson06 import CHOOSE_MICRO_BATCHES, GPIPE_ROWS
 from course.exercises.lesson08 import PARTNERS, PLACE_AXES
@@ -23,6 +24,8 @@ EXERCISES = {
         MEAN_IN_TWO,
         ROW_SPLIT,
         COLUMN_ROW_PAIR,
+        ATTENTION_HEADS,
+        VOCABULARY_LOSS,
         LINE_STEP,
         BALANCED_STAGES,
         GPIPE_ROWS,

@@ -107,7 +107,7 @@ def beside_whole(*ways: Way) -> HTML:
         (name, f"{one.result:.0e}", f"{one.gradients:.0e}", bytes_in_words(one.forward), bytes_in_words(one.backward))
         for name, one in rows
     ]
-    return _table(heads, cells)
+    return table(heads, cells)
 
 
 def _worst(measured: Sequence[Beside]) -> Beside:
@@ -164,7 +164,7 @@ def grid_beside_line(samples: Sequence[int], features: int = 128) -> HTML:
         _("that is"),
         _("error beside the whole"),
     )
-    return _table(heads, cells)
+    return table(heads, cells)
 
 
 def _product(batch: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -194,7 +194,7 @@ def _on_grid(batch: int, features: int) -> Beside:
     return Beside(_error(y, block(x @ w @ v)), 0.0, _sent(page), 0.0)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> HTML:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> HTML:
     """A table; every text in it is escaped."""
     head = "".join(f"<th scope='col'>{escape(text)}</th>" for text in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

@@ -28,7 +28,7 @@ from minipar.plan.work import block
 from minipar.train import ByteText
 from minipar.words import _, plural
 
-PACE = Costs(forward=0.16, backward=0.32)  # seconds of the whole batch in a stage
+PACE = Costs(forward=0.14, backward=0.28)  # seconds of the whole batch in a stage
 STAGES = 4
 COUNTS = (1, 2, 4, 8, 16)
 SIZES = (1, 2, 4, 8, 16, 32)  # samples of a micro-batch
@@ -106,7 +106,7 @@ def predict_small(few: int = 1, many: int = 16) -> Prediction:
     ).format(host=seconds_in_words(bench().software.launch))
     picture = bars_svg(
         _sample_chart(each, _("milliseconds a sample, forward and backward (predicted)")),
-        _("One block on an H100: a small piece takes the device's time, not its power"),
+        _("One block on an H100: below some size, a sample takes longer"),
     )
     return Prediction(
         "06-micro-batches/small", question, _("times"), round(each[few] / each[many], 1), because, picture
@@ -255,7 +255,7 @@ def predict_loss(tokens: Sequence[int] = (900, 100), losses: Sequence[float] = (
     because = _(
         "Each token counts alike: ({n} · {a:g} + {m} · {b:g}) / {all}. The mean of the means would be {mean:g}."
     ).format(n=tokens[0], m=tokens[1], a=losses[0], b=losses[1], all=sum(tokens), mean=sum(losses) / len(losses))
-    parts = (Part(_("tokens that count, times their loss"), FILL["F"]), Part(_("the same, small one"), YELLOW))
+    parts = (Part(_("large micro-batch"), FILL["F"]), Part(_("small micro-batch"), YELLOW))
     sums = [n * loss for n, loss in zip(tokens, losses, strict=True)]
     bars = (
         Bar(_("by tokens"), tuple(sums), f"{truth:g}"),

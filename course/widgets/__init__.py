@@ -1,5 +1,6 @@
 """What a notebook shows and lets the learner move."""
 
+from course.widgets.block import block
 from course.widgets.collectives import collectives
 from course.widgets.home import home
 from course.widgets.machine import machine
@@ -13,6 +14,7 @@ from course.widgets.predictions import predictions
 from course.widgets.stages import stages
 
 __all__ = [
+    "block",
     "collectives",
     "home",
     "machine",
