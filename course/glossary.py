@@ -97,7 +97,7 @@ def glossary() -> tuple[Word, ...]:
         ),
         Word("05", _("embedding"), _("The first layer of a language model: looks up a row of numbers for each token.")),
         Word("05", _("block"), _("One of a transformer's equal layers, between its embedding and its head.")),
-        Word("05", _("head"), _("The last layer: compares what came out with every token of the vocabulary.")),
+        Word("05", _("output head"), _("The last layer: compares what came out with every token of the vocabulary.")),
         # 06
         Word("06", _("GPipe"), _("The schedule in which all forwards come first, then all backwards.")),
         Word("06", _("idle over ideal time"), _("The bubble as a share of the time of work alone; it can pass 100 %.")),

@@ -27,7 +27,8 @@ from minipar.devices import DEVICE_VARIABLE, Placement, place
 from minipar.rendezvous import agent_store
 
 F_SETSIG = 10  # Linux: which signal an asynchronous file descriptor sends
-LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"))
+STARTER = "<string>"  # multiprocessing's server is started by a line of code, the outermost of every rank's stack
+LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"), STARTER)
 HERE = str(Path(__file__).parent)
 
 

@@ -373,9 +373,7 @@ PLAN_175B = Exercise(
     lesson=LESSON,
     examine=examine_plan,
     hints=(
-        _(
-            "First the machine: `hardware_by_name('a100-80gb')` with another `memory` and `between`, by `replace`."
-        ),
+        _("First the machine: `hardware_by_name('a100-80gb')` with another `memory` and `between`, by `replace`."),
         _(
             "`Bench(hardware, software_by_name('megatron-2022'))` is what predictions are for. "
             "`search(model, bench, gpus, batch)` finds the fastest layouts that fit."

@@ -39,6 +39,12 @@ def test_a_lesson_says_what_it_takes_and_gives_and_where_its_facts_are_from(less
 
 
 @EACH
+def test_every_other_lesson_that_it_names_is_there(lesson: Lesson) -> None:
+    linked = re.findall(r"\]\(([^):]+\.ipynb)\)", prose(lesson))
+    assert [name for name in linked if not (lesson.notebook.parent / name).exists()] == []
+
+
+@EACH
 def test_a_lesson_asks_before_it_shows_and_compares_at_the_end(lesson: Lesson) -> None:
     code = [cell.source for cell in cells(lesson, "code")]
     asked = [source for source in code if source.startswith("predict_")]
