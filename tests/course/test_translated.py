@@ -14,7 +14,7 @@ from course.certificate.work import quizzes
 from course.cli import COMMANDS, app
 from course.exercises.catalogue import EXERCISES
 from course.figures.lesson00 import column_split, predict_bubble, stage_alone
-from course.lessons import ROOT, find
+from course.lessons import ROOT, find, lessons
 from course.progress import Progress
 from course.quiz.attempt import draw
 from course.quiz.exam import exam
@@ -37,7 +37,7 @@ from tests.course import pseudo
 from tests.course.pseudo import WORD, Pseudo
 from tests.course.quiz.samples import SAMPLER, Learner, as_typed, in_terminal
 
-UNITS = "MB GB MiB GiB ms TB kB thousand million µs bf16 pp dp tp float32"
+UNITS = "dx MB GB KiB MiB GiB ms TB kB thousand million µs bf16 pp dp tp float32"
 """Units and names that values carry, which are the same in every language."""
 HEADINGS = [question.read_again or "" for path in (SAMPLER, find("00").quiz) for question in load(path).questions]
 """Sections stand in the notebook under these names, whatever the language of the quiz."""
@@ -136,6 +136,7 @@ def test_the_terminal(language: Pseudo) -> None:
 
 
 NAMES = ["course start quiz exam certificate name progress import export json", *(e.name for e in EXERCISES.values())]
+NAMES += [lesson.name for lesson in lessons()]
 """What one types, and the names of files and exercises."""
 
 

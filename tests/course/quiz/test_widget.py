@@ -96,7 +96,7 @@ def test_a_wrong_then_a_right_answer_each_get_their_feedback() -> None:
     shown = tell(widget, first(widget).id, right)
     assert shown["remarks"][0]["right"]
     assert shown["read_again"] is None
-    assert "1 of 6" in widget.score
+    assert "1 of 10" in widget.score
 
 
 def test_a_new_widget_finds_the_attempt_where_it_was() -> None:
