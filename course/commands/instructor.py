@@ -103,8 +103,10 @@ def report(bundles: Bundles) -> None:
     learners = len({bundle.learner for bundle in opened})
     say(plural("{count} learner", "{count} learners", learners))
     table = Table(box=None)
-    for head in (_("quiz"), _("question"), _("learners"), _("points at first"), _("points at best")):
-        table.add_column(head, overflow="fold")  # a name that is cut off names nothing
+    for head in (_("quiz"), _("question")):
+        table.add_column(head, no_wrap=True, overflow="fold")  # a name that is cut off or broken names nothing
+    for head in (_("learners"), _("points at first"), _("points at best")):
+        table.add_column(head)
     for q in questions:
         shares = (_("{share:.0f} %").format(share=100 * share) for share in (q.first, q.best))
         table.add_row(Text(q.quiz), Text(q.question), str(q.learners), *shares)
