@@ -103,7 +103,7 @@ def times_picture(times: Sequence[Mapping[int, float]]) -> HTML:
     low, high = min(slowest), max(slowest)
     smooth = [low * (high / low) ** (step / 60) for step in range(61)]
     curves = [
-        Curve(_("predicted from α and β"), [(size, 1e3 * costs.seconds(size)) for size in smooth]),
+        Curve(_("the formula, fitted"), [(size, 1e3 * costs.seconds(size)) for size in smooth]),
         Curve(_("measured"), [(size, 1e3 * seconds) for size, seconds in slowest.items()], measured=True),
     ]
     x, y = Axis(_("bytes of the tensor"), log=True), Axis(_("milliseconds"), log=True)

@@ -105,7 +105,8 @@ def bars_svg(chart: Chart, title: str, tallest: float = 36) -> str:
     """
     bars = chart.bars
     left = EDGE + min(260, max((wide(bar.label, SMALL) + 12 for bar in bars), default=0))
-    right = WIDTH - RIGHT - min(300, max((wide(bar.end, SMALL) + 14 for bar in bars), default=0))
+    ends = (1.1 * wide(bar.end, SMALL) for bar in bars)  # bold, which is wider
+    right = WIDTH - RIGHT - min(300, max((end + 14 for end in ends), default=0))
     frame = _Frame(left, right, max(15, min(tallest, 480 // max(len(bars), 1))), (right - left) / chart.longest)
     y, head = heading(title, [_swatch(part) for _nth, part in chart.used], EDGE)
     body, lines_on_top = [head], []

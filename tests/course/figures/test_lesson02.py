@@ -48,7 +48,10 @@ def test_many_small_sums_take_hundreds_of_times_as_long_as_a_large_one() -> None
 
 
 def test_the_table_shows_each_ranks_numbers_and_no_markup() -> None:
-    results = [{"<b>": torch.tensor([1, 2]), "reduce": None}, {"<b>": torch.tensor([30.5, 4]), "reduce": torch.ones(1)}]
+    results: list[dict[str, torch.Tensor | None]] = [
+        {"<b>": torch.tensor([1, 2]), "reduce": None},
+        {"<b>": torch.tensor([30.5, 4]), "reduce": torch.ones(1)},
+    ]
     page = str(across_ranks(results).data)
     assert re.findall(r"<td>(.*?)</td>", page) == ["1 2", "30.5 4", "–", "1"]
     assert "<code>&lt;b&gt;</code>" in page
@@ -71,3 +74,5 @@ def test_the_picture_finds_the_costs_of_the_slowest_rank(alpha: float, beta: flo
     page = str(times_picture([fast, slow, *[fast] * (n - 2)]).data)
     (speed,) = set(re.findall(r"1 / β = ([0-9.e+]+) GB/s", page))
     assert float(speed) == pytest.approx(1e-9 / beta, rel=0.06)
+    assert "fitted" in page
+    assert "predicted" not in page  # the line is drawn from the very dots that it goes through
