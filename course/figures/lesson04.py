@@ -8,23 +8,18 @@ from dataclasses import dataclass
 import torch
 from IPython.display import HTML
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from course.figures.lesson03 import table
+from course.figures.one_block import Ran, run_block
 from course.widgets.predict import Prediction
 from course.widgets.units import bytes_in_words
-from minipar import Mesh, run
-from minipar.ledger import Ledger, Traffic
-from minipar.manifest import gather, manifest
-from minipar.model import GPT, GPTConfig
+from minipar import run
+from minipar.ledger import Traffic
 from minipar.plan import Bench, Numbers, hardware_by_name, model_by_name, predict
 from minipar.plan.generations import usual_software
-from minipar.tensor import Moment
 from minipar.words import _, plural
 
 LESSON = "04-transformer"
-CONFIG = GPTConfig(vocabulary=1, sequence=32, hidden=64, layers=1, heads=8)
-SAMPLES = 4
 MODEL, DEVICE, RANKS = "gpt-22b", "h100", 8
 
 
@@ -44,12 +39,11 @@ def predict_speedup() -> Prediction:
 
 
 def predict_sequence() -> Prediction:
-    """Ask how many times as much sequence parallelism sends."""
+    """Ask how many times as much a forward sends with sequence parallelism."""
     apart = Traffic("all-gather", "tp", RANKS, 1, 8).sent + Traffic("reduce-scatter", "tp", RANKS, 1, 8).sent
     question = _(
-        "Each all-reduce becomes an all-gather and a reduce-scatter. How many times as many bytes does a block "
-        "send with "
-        "sequence parallelism as without?"
+        "Each all-reduce becomes an all-gather and a reduce-scatter. How many times as many bytes does a block's "
+        "forward send with sequence parallelism as without?"
     )
     because = _("An all-reduce is a reduce-scatter and an all-gather. The two only stand in different places now.")
     truth = apart / Traffic("all-reduce", "tp", RANKS, 1, 8).sent
@@ -71,62 +65,6 @@ def predict_logits(tokens: int = 8192, vocabulary: int = 128256) -> Prediction:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a rank has of a block: its part of the result and of dx, whole gradients of weights, bytes sent and kept."""
-
-    result: Tensor
-    dx: Tensor
-    gradients: dict[str, Tensor]
-    forward: float
-    backward: float
-    kept: int
-
-
-def _on_rank(tp: int, sequence_parallel: bool, dtype: torch.dtype) -> Ran:
-    """Run one block forward and backward."""
-    mesh = Mesh(tp=tp)
-    model = GPT(CONFIG, mesh, dtype=dtype, sequence_parallel=sequence_parallel)
-    blocks = model.blocks
-    x, dy = (_part(tensor, mesh, sequence_parallel) for tensor in _inputs(dtype))
-    x.requires_grad_()
-    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-    kept: dict[int, int] = {}
-
-    def put_aside(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with mesh.ledger.page() as forward, saved_tensors_hooks(put_aside, lambda tensor: tensor):
-        y = blocks["0"](x, Moment())
-    held = sum(size for place, size in kept.items() if place not in weights)
-    with mesh.ledger.page() as backward:
-        torch.autograd.backward(y, dy)
-    assert x.grad is not None
-    entries = {name: entry for name, entry in manifest(model).items() if name.startswith("blocks.")}
-    named = [
-        (name, weight.grad) for name, weight in model.named_parameters() if name in entries and weight.grad is not None
-    ]
-    return Ran(y.detach(), x.grad, gather(named, entries, mesh.tp), _sent(forward), _sent(backward), held)
-
-
-def _inputs(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    draw = torch.Generator().manual_seed(1)
-    x, dy = (
-        torch.randn(SAMPLES, CONFIG.sequence, CONFIG.hidden, generator=draw, dtype=torch.float64) for _i in range(2)
-    )
-    return x.to(dtype), dy.to(dtype)
-
-
-def _part(tensor: Tensor, mesh: Mesh, sequence_parallel: bool) -> Tensor:
-    whole = tensor.chunk(mesh.tp.size, 1)[mesh.tp.rank] if sequence_parallel else tensor
-    return whole.clone().to(mesh.device)
-
-
-def _sent(page: Ledger) -> float:
-    return sum(row.sent for row in page.rows())
-
-
-@dataclass(frozen=True)
 class Errors:
     """The largest difference from the whole block, as a share of the largest entry, in the worst tensor."""
 
@@ -137,17 +75,17 @@ class Errors:
 
 def errors(ran: Sequence[Ran], whole: Ran, sequence_parallel: bool) -> Errors:
     """How far the ranks together are from the whole block."""
-    pairs = [
-        (_joined([getattr(one, name) for one in ran], sequence_parallel), getattr(whole, name))
+    result, dx = (
+        _worst([getattr(one, name) for one in ran], getattr(whole, name), sequence_parallel)
         for name in ("result", "dx")
-    ]
-    result, dx = (_error(ours, theirs) for ours, theirs in pairs)
+    )
     weights = max(_error(one.gradients[name], wanted) for one in ran for name, wanted in whole.gradients.items())
     return Errors(result, dx, weights)
 
 
-def _joined(parts: Sequence[Tensor], sequence_parallel: bool) -> Tensor:
-    return torch.cat(list(parts), 1) if sequence_parallel else max(parts, key=lambda part: part.abs().max().item())
+def _worst(parts: Sequence[Tensor], whole: Tensor, sequence_parallel: bool) -> float:
+    """Of slices that are one tensor together; or of the worst rank, where each has all of it."""
+    return max(_error(ours, whole) for ours in ([torch.cat(list(parts), 1)] if sequence_parallel else parts))
 
 
 def _error(ours: Tensor, theirs: Tensor) -> float:
@@ -156,10 +94,10 @@ def _error(ours: Tensor, theirs: Tensor) -> float:
 
 def block_beside_whole(*layouts: tuple[int, bool]) -> HTML:
     """Run one block whole and in each layout (tensor ranks, sequence parallel), and show them beside each other."""
-    whole = run(_on_rank, 1, 1, False, torch.float64)[0]
+    whole = run(run_block, 1, 1, False, torch.float64)[0]
     rows = []
     for tp, sequence_parallel in layouts:
-        ran = run(_on_rank, tp, tp, sequence_parallel, torch.float64)
+        ran = run(run_block, tp, tp, sequence_parallel, torch.float64)
         found = errors(ran, whole, sequence_parallel)
         kept = max(one.kept for one in ran)
         name = plural("{count} rank", "{count} ranks", tp)
@@ -179,9 +117,9 @@ def block_beside_whole(*layouts: tuple[int, bool]) -> HTML:
         _("error of the result"),
         _("of dx"),
         _("of weight gradients"),
-        _("each rank sends, forward"),
+        _("a rank sends, forward"),
         _("backward"),
-        _("a rank keeps"),
+        _("and keeps"),
     )
     return table(heads, rows)
 
@@ -190,7 +128,7 @@ def rounding(tp: int = 4) -> HTML:
     """The block over `tp` ranks beside the whole one, in three kinds of number."""
     rows = []
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        whole = run(_on_rank, 1, 1, False, dtype)[0]
-        found = errors(run(_on_rank, tp, tp, False, dtype), whole, False)
+        whole = run(run_block, 1, 1, False, dtype)[0]
+        found = errors(run(run_block, tp, tp, False, dtype), whole, False)
         rows.append((str(dtype).removeprefix("torch."), *(f"{e:.0e}" for e in (found.result, found.dx, found.weights))))
     return table((_("numbers"), _("error of the result"), _("of dx"), _("of weight gradients")), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from course.widgets.explorer import Control, Explorer, View
 from course.widgets.units import bytes_in_words
-from minipar.draw.block import Box, Talk, block_svg
+from minipar.draw.block import Box, Half, Talk, block_svg
 from minipar.ledger import Traffic
 from minipar.plan import Model, Numbers, model_by_name
 from minipar.plan.activations import kept, unfused
@@ -15,14 +15,22 @@ DEGREES = (1, 2, 4, 8)
 HALF = 2  # bytes of a number
 
 
-def sent(model: Model, tp: int, sequence_parallel: bool) -> float:
-    """Bytes that each rank sends for one block and one sequence, forward and backward.
+def sent(model: Model, tp: int, sequence_parallel: bool) -> tuple[float, float]:
+    """Bytes that each rank sends for one block and one sequence: in the forward, and in the backward.
 
-    Four all-reduces of the features; or four all-gathers and four reduce-scatters (Korthikanti et al. 2022, §4.2.2).
+    Two all-reduces of the features each; or two all-gathers and two reduce-scatters. Then the backward gathers the
+    inputs of the column splits again, as a rank keeps its own tokens alone (Korthikanti et al. 2022, §4.2.2), and
+    sums the gradients of what works on tokens: two norms and the biases of two row splits, six numbers a feature.
     """
-    size = HALF * model.sequence * model.hidden
-    rows = [("all-gather", 4), ("reduce-scatter", 4)] if sequence_parallel else [("all-reduce", 4)]
-    return sum(calls * Traffic(name, "tp", tp, 1, size).sent for name, calls in rows)
+
+    def wire(operation: str, calls: int, numbers: int) -> float:
+        return Traffic(operation, "tp", tp, calls, calls * HALF * numbers).sent
+
+    features = model.sequence * model.hidden
+    if not sequence_parallel:
+        return wire("all-reduce", 2, features), wire("all-reduce", 2, features)
+    both = wire("all-gather", 2, features) + wire("reduce-scatter", 2, features)
+    return both, both + wire("all-gather", 2, features) + wire("all-reduce", 1, 6 * model.hidden)
 
 
 def activations(model: Model, tp: int, sequence_parallel: bool) -> float:
@@ -31,7 +39,7 @@ def activations(model: Model, tp: int, sequence_parallel: bool) -> float:
     return model.sequence * kept(unfused(model), layout, HALF * model.hidden)
 
 
-def halves(tp: int, sequence_parallel: bool) -> list[list[Box | Talk]]:
+def halves(tp: int, sequence_parallel: bool) -> list[Half]:
     """Attention and feed-forward, step by step."""
     apart = "tokens" if sequence_parallel and tp > 1 else ""
     if tp == 1:
@@ -41,10 +49,13 @@ def halves(tp: int, sequence_parallel: bool) -> list[list[Box | Talk]]:
         f, g = Talk("f", gather, scatter), Talk("g", scatter, gather)
     else:
         f, g = Talk("f", "", _("all-reduce")), Talk("g", _("all-reduce"), "")
-    inner = ((_("to q, k, v"), _("heads"), _("projection")), (_("up"), _("GELU"), _("down")))
+    inner = {
+        _("attention"): (_("to q, k, v"), _("heads"), _("projection")),
+        _("feed-forward"): (_("up"), _("GELU"), _("down")),
+    }
+    before, after = Box(_("norm"), apart), Box(_("dropout, sum"), apart)
     return [
-        [Box(_("norm"), apart), f, *(Box(name, "features") for name in names), g, Box(_("dropout, sum"), apart)]
-        for names in inner
+        Half(half, (before, f, *(Box(name, "features") for name in names), g, after)) for half, names in inner.items()
     ]
 
 
@@ -55,11 +66,15 @@ def look(model: int, tp: int, sequence: int) -> View:
         model=MODELS[model], ranks=plural("{count} rank", "{count} ranks", n)
     )
     here, alone = activations(sizes, n, bool(sequence)), activations(sizes, 1, False)
+    forward, backward = sent(sizes, n, bool(sequence))
     facts = (
         (_("weights on a rank"), bytes_in_words(HALF * sizes.block_weights(n))),
-        (_("each rank sends for a sequence, both ways"), bytes_in_words(sent(sizes, n, bool(sequence)))),
-        (_("a rank keeps of a sequence for the backward"), bytes_in_words(here)),
-        (_("of what one rank alone would keep"), _("{share:.0f} %").format(share=100 * here / alone)),
+        (_("each rank sends for a sequence, forward"), bytes_in_words(forward)),
+        (_("and backward"), bytes_in_words(backward)),
+        (
+            _("a rank keeps for the backward"),
+            _("{size}, {share:.0f} % of one rank alone").format(size=bytes_in_words(here), share=100 * here / alone),
+        ),
     )
     return View(block_svg(title, halves(n, bool(sequence)), n), facts)
 

@@ -11,7 +11,7 @@ from minipar.draw.matmul import fill
 from minipar.words import _
 
 BOX, HIGH, GAP, DISC = 104, 74, 12, 17  # a box's width and height, what is between two things, a disc's radius
-ROW = 176  # from one half of the block to the next
+ABOVE, ROW, ASIDE = 14, 182, 16  # the residual's line above the boxes; from half to half; room for a half's name
 
 
 class Box(NamedTuple):
@@ -19,6 +19,13 @@ class Box(NamedTuple):
 
     name: str
     cut: str
+
+
+class Half(NamedTuple):
+    """Half of a block, in the order of a forward. What goes in is also added in the last step."""
+
+    name: str
+    steps: Sequence[Box | Talk]
 
 
 class Talk(NamedTuple):
@@ -29,36 +36,41 @@ class Talk(NamedTuple):
     backward: str
 
 
-def block_svg(title: str, halves: Sequence[Sequence[Box | Talk]], ranks: int) -> str:
+def block_svg(title: str, halves: Sequence[Half], ranks: int) -> str:
     """The halves of a block below each other, from left to right as a forward goes, as an SVG string.
 
     A part in a rank's colour is on that rank alone. Features and heads are cut into strips that lie, tokens into
-    strips that stand.
+    strips that stand. The thin line above each half is the residual.
     """
-    legend = [(f'<rect width="14" height="14" fill="{fill(rank)}"/>', _rank(rank)) for rank in range(min(ranks, 4))]
+    names = [_("rank {number}").format(number=0), *map(str, range(1, ranks))]
+    legend = [(f'<rect width="14" height="14" fill="{fill(rank)}"/>', name) for rank, name in enumerate(names)]
     whole = ('<rect x=".5" y=".5" width="13" height="13" fill="none" stroke="currentColor"/>', _("whole on every rank"))
     top, head = heading(title, [whole, *(legend if ranks > 1 else [])], EDGE)
     parts, words = [head], [title]
+    y = float(top)
     for nth, half in enumerate(halves):
-        y = top + 12 + nth * ROW
+        y = top + 12 + ABOVE + nth * ROW
         parts += _half(half, y, ranks)
-        words.append(", ".join(_in_words(step, ranks) for step in half))
-    return svg(top + ROW * len(halves), "; ".join(words), parts)
+        words.append(f"{half.name}: " + ", ".join(_in_words(step, ranks) for step in half.steps))
+    return svg(y + HIGH + 64, "; ".join(words), parts)
 
 
-def _rank(rank: int) -> str:
-    return _("rank {number}").format(number=rank)
-
-
-def _half(half: Sequence[Box | Talk], y: float, ranks: int) -> Iterator[str]:
-    wide = sum(BOX if isinstance(step, Box) else 2 * DISC for step in half) + GAP * (len(half) - 1)
-    x, middle = (WIDTH - wide) / 2, y + HIGH / 2
+def _half(half: Half, y: float, ranks: int) -> Iterator[str]:
+    steps = half.steps
+    wide = sum(BOX if isinstance(step, Box) else 2 * DISC for step in steps) + GAP * (len(steps) - 1)
+    x, middle = (WIDTH - wide) / 2 + ASIDE, y + HIGH / 2
+    yield f'<text x="{EDGE}" y="{middle - 10:.1f}" font-size="13" font-weight="600">{escape(half.name)}</text>'
     yield _line(EDGE, x, middle)
-    for step in half:
+    beside, added = x - GAP, x + wide - BOX / 2
+    yield (
+        f'<path d="M{beside:.1f} {middle:.1f}V{y - ABOVE:.1f}H{added:.1f}V{y:.1f}" fill="none" '
+        'stroke="currentColor" stroke-opacity=".45"/>'
+    )
+    for step in steps:
         after = x + (BOX if isinstance(step, Box) else 2 * DISC)
         yield from _box(step, x, y, ranks) if isinstance(step, Box) else _talk(step, x + DISC, middle, y + HIGH)
         x = after + GAP
-        yield _line(after, x if step is not half[-1] else WIDTH - EDGE, middle)
+        yield _line(after, x if step is not steps[-1] else WIDTH - EDGE, middle)
 
 
 def _line(left: float, right: float, y: float) -> str:

@@ -1,4 +1,4 @@
-"""A matrix product cut over ranks, as a picture: by columns, by rows, or one after the other."""
+"""A matrix product cut over ranks, as a picture: by columns, by rows, one after the other, or into blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TALLEST = 150  # of a matrix that is as high as the picture
 class Matrix(NamedTuple):
     """A matrix in the picture.
 
-    cut: ``"columns"``, ``"rows"``, ``""`` where each rank has all of it, ``"sum"`` where each has a summand of it.
+    cut: ``"columns"``, ``"rows"``, ``"blocks"`` of a `grid` of rows and columns of ranks, ``""`` where each rank has
+    all of it, ``"sum"`` where each has a summand of it.
     wide: beside the others. high: of the picture, 1 at most. shape: of the part that one rank has.
     """
 
@@ -37,6 +38,7 @@ class Matrix(NamedTuple):
     wide: float
     high: float
     shape: str
+    grid: tuple[int, int] = (1, 1)
 
 
 def matmul_svg(title: str, matrices: Sequence[Matrix], signs: Sequence[str], ranks: int) -> str:
@@ -71,7 +73,12 @@ def fill(rank: int) -> str:
 def _whose(matrix: Matrix, ranks: int) -> str:
     if ranks == 1 or not matrix.cut:
         return _("whole on every rank")
-    return {"columns": _("cut by columns"), "rows": _("cut by rows"), "sum": _("a summand on each rank")}[matrix.cut]
+    return {
+        "columns": _("cut by columns"),
+        "rows": _("cut by rows"),
+        "blocks": _("cut into blocks"),
+        "sum": _("a summand on each rank"),
+    }[matrix.cut]
 
 
 def _drawn(matrix: Matrix, place: tuple[float, float, float, float], ranks: int) -> str:
@@ -82,6 +89,10 @@ def _drawn(matrix: Matrix, place: tuple[float, float, float, float], ranks: int)
             box = x + rank * width / ranks, y, width / ranks, height
         elif matrix.cut == "rows":
             box = x, y + rank * height / ranks, width, height / ranks
+        elif matrix.cut == "blocks":
+            down, across = matrix.grid
+            row, column = divmod(rank, across)
+            box = x + column * width / across, y + row * height / down, width / across, height / down
         elif matrix.cut == "sum":  # sheets one over the other, which are to be added
             shift = SHEET * (ranks - 1 - rank)
             box = x + shift, y - shift, width - SHEET * (ranks - 1), height

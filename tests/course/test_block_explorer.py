@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minipar
-from course.figures.lesson04 import CONFIG, SAMPLES, _on_rank
+from course.figures.one_block import CONFIG, SAMPLES, run_block
 from course.widgets.block import DEGREES, MODELS, activations, block, look, sent
 from minipar.plan import Model, model_by_name
 
@@ -30,13 +30,11 @@ def test_every_position_draws_a_part_for_each_rank_inside_the_picture(model: int
 
 @pytest.mark.parametrize(("tp", "sequence"), [(2, False), (4, True)])
 def test_what_is_sent_is_what_a_real_block_sends(tp: int, sequence: bool) -> None:
-    ran = minipar.run(_on_rank, tp, tp, sequence, torch.float64, timeout=30, device="cpu")
-    sizes = Model(1, CONFIG.hidden, CONFIG.heads, 1, CONFIG.sequence)
-    times = SAMPLES * 8 / 2  # samples, and bytes of float64 beside half precision
-    forward = {one.forward for one in ran}
-    assert forward == {times * sent(sizes, tp, sequence) / 2}
-    if not sequence:  # with it the gradients of norms and biases are summed as well
-        assert {one.backward for one in ran} == forward
+    ran = minipar.run(run_block, tp, tp, sequence, torch.float64, timeout=30, device="cpu")
+    # All samples as one long sequence, as each gradient of a norm is summed once for all of them.
+    said = Model(1, CONFIG.hidden, CONFIG.heads, 1, SAMPLES * CONFIG.sequence), tp, sequence
+    times = 8 / 2  # bytes of float64 beside half precision
+    assert {(one.forward, one.backward) for one in ran} == {tuple(times * size for size in sent(*said))}
 
 
 @given(tp=st.sampled_from(DEGREES), model=st.sampled_from(MODELS))

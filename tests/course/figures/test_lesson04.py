@@ -7,8 +7,6 @@ import torch
 
 import minipar
 from course.figures.lesson04 import (
-    Ran,
-    _on_rank,
     block_beside_whole,
     errors,
     predict_logits,
@@ -16,16 +14,17 @@ from course.figures.lesson04 import (
     predict_speedup,
     rounding,
 )
+from course.figures.one_block import Ran, run_block
 
 
 @pytest.fixture(scope="module")
 def whole() -> Ran:
-    return minipar.run(_on_rank, 1, 1, False, torch.float64, timeout=30, device="cpu")[0]
+    return minipar.run(run_block, 1, 1, False, torch.float64, timeout=30, device="cpu")[0]
 
 
 @pytest.mark.parametrize(("tp", "sequence"), [(2, False), (4, True)])
 def test_a_cut_block_is_the_whole_one(whole: Ran, tp: int, sequence: bool) -> None:
-    ran = minipar.run(_on_rank, tp, tp, sequence, torch.float64, timeout=30, device="cpu")
+    ran = minipar.run(run_block, tp, tp, sequence, torch.float64, timeout=30, device="cpu")
     found = errors(ran, whole, sequence)
     assert max(found.result, found.dx, found.weights) < 1e-12
     assert max(one.kept for one in ran) < whole.kept
@@ -35,7 +34,8 @@ def test_errors_see_a_wrong_weight_gradient_and_a_wrong_part(whole: Ran) -> None
     name = next(iter(whole.gradients))
     worse = whole.gradients | {name: 2 * whole.gradients[name]}
     assert errors([Ran(whole.result, whole.dx, worse, 0, 0, 0)], whole, False).weights >= 0.5
-    assert errors([Ran(whole.result * 1.1, whole.dx, worse, 0, 0, 0)], whole, False).result == pytest.approx(0.1)
+    ranks = [Ran(result, whole.dx, worse, 0, 0, 0) for result in (whole.result, 0.9 * whole.result)]
+    assert errors(ranks, whole, False).result == pytest.approx(0.1)
     half, rest = whole.result.chunk(2, 1)
     swapped = [
         Ran(part, dx, whole.gradients, 0, 0, 0) for part, dx in zip((rest, half), whole.dx.chunk(2, 1), strict=True)
