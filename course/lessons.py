@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson. `name` is the stem of its notebook and of its quiz, `id` the number that it starts with."""
+    """One lesson. `name` is the stem of its notebook and of its quiz, `id` the number that it starts with.
+
+    builds_on: the names of the lessons that it takes for granted.
+    """
 
     name: str
     title: str

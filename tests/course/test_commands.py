@@ -28,6 +28,8 @@ def test_lessons_are_listed_with_their_minutes() -> None:
         assert lesson.id in said
         assert lesson.title in said
         assert str(lesson.minutes) in said
+    (row,) = [line.split() for line in said.splitlines() if line.strip().startswith("08")]
+    assert row[-2:] == ["04,", "06"]
 
 
 def test_progress_of_one_who_did_nothing_says_what_is_next() -> None:

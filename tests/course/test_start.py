@@ -80,5 +80,5 @@ def test_every_lesson_has_its_notebook_and_quiz_and_builds_on_earlier_ones() -> 
         assert lesson.quiz.is_file()
         assert set(lesson.builds_on) <= set(seen)
         assert find(lesson.id) == find(lesson.name) == lesson
-        seen.append(lesson.id)
+        seen.append(lesson.name)
     assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == {lesson.name for lesson in lessons()}

@@ -26,14 +26,17 @@ def demo() -> tuple[dict[str, Any], float]:
     return facts, time.monotonic() - began
 
 
+@pytest.mark.alone
 def test_the_demo_is_equal_to_the_unsplit_model(demo: tuple[dict[str, Any], float]) -> None:
     assert 0 < demo[0]["equal_max_rel_error"] <= 1e-12
 
 
+@pytest.mark.alone
 def test_the_demos_loss_falls(demo: tuple[dict[str, Any], float]) -> None:
     assert demo[0]["loss_last"] < 0.75 * demo[0]["loss_first"]
 
 
+@pytest.mark.alone
 def test_the_demos_bubbles_fall_and_are_as_predicted(demo: tuple[dict[str, Any], float]) -> None:
     bubbles = demo[0]["bubbles"]
     assert [b["micro_batches"] for b in bubbles] == [1, 2, 4, 8]
