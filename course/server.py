@@ -12,7 +12,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from course.lessons import ROOT, Lesson
 from course.progress import data_folder
 
 FIRST_PORT, PORTS = 8888, 50
+ATTEMPTS = 3  # to have a port: between finding it free and listening on it another program may take it
 PATIENCE = 60.0  # seconds for the server to answer
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
@@ -43,26 +45,54 @@ class Server:
         """What to open in a browser on this machine."""
         return f"http://localhost:{self.port}/{self.page}?token={self.token}"
 
-    def wait(self) -> None:
-        """Return when the server answers; `RuntimeError` if it ends or stays silent."""
+    def answers(self) -> bool:
+        """Wait until it answers; false where it ended because another program took its port first.
+
+        Raises `RuntimeError` if it ends for another reason or stays silent.
+        """
         deadline = time.monotonic() + PATIENCE
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy knows this machine's ports
+        # Only the one that was started here takes the token: another server on this port would answer too.
+        asked = urllib.request.Request(
+            f"http://localhost:{self.port}/api/status", headers={"Authorization": f"token {self.token}"}
+        )
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
+                if not _is_free(self.port):
+                    return False
                 raise RuntimeError(f"JupyterLab ended at once, with exit code {self.process.returncode}")
             try:
-                with direct.open(f"http://localhost:{self.port}/api", timeout=2):
-                    return
+                with direct.open(asked, timeout=2):
+                    return True
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
         raise RuntimeError(f"JupyterLab did not answer on port {self.port} within {PATIENCE:g} s")
 
+    def end(self) -> None:
+        """End it, and wait until it has ended."""
+        self.process.terminate()
+        self.process.wait()
 
-def start(lesson: Lesson, root: Path = ROOT) -> Server:
-    """Start JupyterLab in `root` with `lesson` open. Its settings and workspace are the course's own, not the user's.
 
-    Raises `OSError` where the data folder cannot be written, `RuntimeError` where no port is free.
+@contextmanager
+def running(lesson: Lesson, root: Path = ROOT) -> Iterator[Server]:
+    """A JupyterLab in `root` that answers, with `lesson` open; it is ended when the block is left.
+
+    Its settings and workspace are the course's own, not the user's. Raises `OSError` where the data folder cannot be
+    written, `RuntimeError` where no port is free or JupyterLab does not start.
     """
+    for _attempt in range(ATTEMPTS):
+        server = _start(lesson, root)
+        try:
+            if server.answers():
+                yield server
+                return
+        finally:
+            server.end()
+    raise RuntimeError(f"other programs took each of {ATTEMPTS} ports before JupyterLab could")
+
+
+def _start(lesson: Lesson, root: Path) -> Server:
     home = data_folder() / "jupyterlab"
     for name, content in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / name
@@ -95,14 +125,19 @@ def _launch(root: Path, home: Path, port: int, token: str, page: str) -> subproc
 
 def _free_port() -> int:
     for port in range(FIRST_PORT, FIRST_PORT + PORTS):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: a port just left is free
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+        if _is_free(port):
+            return port
     raise RuntimeError(f"no port between {FIRST_PORT} and {FIRST_PORT + PORTS - 1} is free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: a port just left is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def has_display() -> bool:

@@ -23,34 +23,27 @@ def start_command(
 ) -> None:
     """Open JupyterLab on a lesson; on a machine without a display say how to reach it."""
     console = Console(soft_wrap=True, highlight=False)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended is to be interrupted: nothing stays behind
     try:
-        running = server.start(find(lesson))
+        with server.running(find(lesson)) as lab:
+            _say_where(console, lab)
+            if browser and server.has_display():
+                webbrowser.open(lab.address)
+            lab.process.wait()
+    except KeyboardInterrupt:
+        console.print(_("The course ends. What you did is kept."))
     except OSError as error:
         text = _("The course cannot start: {reason} ({folder}). Set COURSE_DATA to a folder that can be written.")
         _stop(text.format(reason=error.strerror or error, folder=data_folder()))
     except (ValueError, RuntimeError) as error:
         _stop(str(error))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended is to be interrupted: nothing stays behind
-    try:
-        running.wait()
-        _say_where(console, running)
-        if browser and server.has_display():
-            webbrowser.open(running.address)
-        running.process.wait()
-    except KeyboardInterrupt:
-        console.print(_("The course ends. What you did is kept."))
-    except RuntimeError as error:
-        _stop(str(error))
-    finally:
-        running.process.terminate()
-        running.process.wait()
 
 
-def _say_where(console: Console, running: server.Server) -> None:
-    console.print(_("The lesson is at"), f"\n\n    {running.address}\n")
+def _say_where(console: Console, lab: server.Server) -> None:
+    console.print(_("The lesson is at"), f"\n\n    {lab.address}\n")
     if not server.has_display():
         console.print(_("Is this machine somewhere else? Then first run, on your own:"))
-        console.print(f"\n    {server.tunnel(running.port)}\n")
+        console.print(f"\n    {server.tunnel(lab.port)}\n")
     console.print(_("Ctrl-C ends it."))
 
 

@@ -56,19 +56,13 @@ def opened(lesson: Lesson, root: Path) -> Iterator[Page]:
         patch.setenv("COURSE_DATA", str(root / "data"))
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         patch.setattr(server, "FIRST_PORT", server.FIRST_PORT + PORTS_APART * worker)
-        running = server.start(lesson, root)
-        try:
-            running.wait()
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=BROWSER, args=OPTIONS)
-                page = browser.new_page(viewport={"width": 1366, "height": 768})
-                page.goto(running.address)
-                wait_until_idle(page)
-                yield page
-                browser.close()
-        finally:
-            running.process.terminate()
-            running.process.wait()
+        with server.running(lesson, root) as lab, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=BROWSER, args=OPTIONS)
+            page = browser.new_page(viewport={"width": 1366, "height": 768})
+            page.goto(lab.address)
+            wait_until_idle(page)
+            yield page
+            browser.close()
 
 
 def wait_until_idle(page: Page) -> None:

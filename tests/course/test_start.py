@@ -3,8 +3,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -14,32 +18,62 @@ from course import server
 from course.lessons import ROOT, find, lessons
 
 
-def course(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "course.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+@contextmanager
+def course(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The course's command, ended when the block is left, whatever happened in it."""
+    command = [sys.executable, "-m", "course.cli", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def test_start_prints_an_address_that_serves_the_lesson_and_leaves_nothing_behind() -> None:
-    process = course("start", "00", "--no-browser")
-    assert process.stdout is not None
-    said = ""
-    while "http://" not in said:
-        line = process.stdout.readline()
-        assert line, said
-        said += line
-    found = re.search(r"(http://localhost:\d+)/lab/tree/(\S+)\?token=(\S+)", said)
-    assert found is not None
-    base, path, token = found.groups()
-    assert path == "notebooks/00-start.ipynb"
-    assert "welcome" in urllib.request.urlopen(f"{base}/api/contents/{path}?token={token}").read().decode()
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"{base}/api/contents/{path}")
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert children
-    process.send_signal(signal.SIGTERM)
-    process.wait(15)
+    with course("start", "00", "--no-browser") as process:
+        assert process.stdout is not None
+        said = ""
+        while "http://" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        found = re.search(r"(http://localhost:\d+)/lab/tree/(\S+)\?token=(\S+)", said)
+        assert found is not None
+        base, path, token = found.groups()
+        assert path == "notebooks/00-start.ipynb"
+        assert "welcome" in urllib.request.urlopen(f"{base}/api/contents/{path}?token={token}").read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"{base}/api/contents/{path}")
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        process.send_signal(signal.SIGTERM)
+        process.wait(15)
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+class Forbidden(BaseHTTPRequestHandler):
+    """Another person's server: it answers, and refuses."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_port_lost_to_another_server_is_given_up_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidden) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        ports = iter([other.server_port, server._free_port()])
+        monkeypatch.setattr(server, "_free_port", lambda: next(ports))
+        with server.running(find("00")) as lab:
+            assert lab.port != other.server_port
+            assert lab.answers()
+        assert lab.process.poll() is not None
+        other.shutdown()
 
 
 def test_without_a_display_it_says_how_to_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +91,8 @@ def test_a_taken_port_is_passed_over() -> None:
 
 
 def test_an_unknown_lesson_is_a_sentence() -> None:
-    process = course("start", "99", "--no-browser")
-    said, _ = process.communicate(timeout=30)
+    with course("start", "99", "--no-browser") as process:
+        said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert said.startswith("there is no lesson '99'; there are: 00-start")
 
@@ -66,8 +100,8 @@ def test_an_unknown_lesson_is_a_sentence() -> None:
 def test_a_data_folder_that_cannot_be_written_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "file" / "data"))
-    process = course("start", "--no-browser")
-    said, _ = process.communicate(timeout=30)
+    with course("start", "--no-browser") as process:
+        said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "Set COURSE_DATA to a folder that can be written" in " ".join(said.split())
     assert "Traceback" not in said

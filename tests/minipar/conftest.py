@@ -29,9 +29,16 @@ def alive(process: psutil.Process) -> bool:
     return False
 
 
+def command_of(process: psutil.Process) -> str:
+    """The process's command line; empty for one that has ended by now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
 def ranks_of(caller: psutil.Process) -> list[psutil.Process]:
     """What `minipar.run` started from this process: not the server that forks ranks, which stays with the caller."""
-    servers = [child for child in caller.children() if "multiprocessing" in " ".join(child.cmdline())]
+    servers = [child for child in caller.children() if "multiprocessing" in command_of(child)]
     return [process for process in caller.children(recursive=True) if alive(process) and process not in servers]
 
 
