@@ -48,8 +48,9 @@ def lessons() -> tuple[Lesson, ...]:
         Lesson("04-transformer", _("A tensor-parallel transformer"), 45, ("03-matmul",)),
         Lesson("05-stages", _("Stages and the bubble"), 40, ("00-start",)),
         Lesson("06-micro-batches", _("Micro-batches"), 45, ("05-stages",)),
+        Lesson("07-schedules", _("Better schedules"), 45, ("06-micro-batches",)),
         Lesson("08-mesh", _("3D meshes"), 40, ("04-transformer", "06-micro-batches")),
-        Lesson("09-layout", _("Choosing a layout"), 40, ("08-mesh",)),
+        Lesson("09-layout", _("Choosing a layout"), 40, ("07-schedules", "08-mesh")),
     )
 
 

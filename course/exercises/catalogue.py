@@ -10,6 +10,7 @@ from course.exercises.lesson03 import COLUMN_ROW_PAIR, ROW_SPLIT
 from course.exercises.lesson04 import ATTENTION_HEADS, VOCABULARY_LOSS
 from course.exercises.lesson05 import BALANCED_STAGES, LINE_STEP
 from course.exercises.lesson06 import CHOOSE_MICRO_BATCHES, GPIPE_ROWS
+from course.exercises.lesson07 import BEAT_THE_BUBBLE, ONE_F_ONE_B
 from course.exercises.lesson08 import PARTNERS, PLACE_AXES
 from course.exercises.lesson09 import BEAT_THE_PLANNER, PLAN_175B
 from minipar.words import _
@@ -30,6 +31,8 @@ EXERCISES = {
         BALANCED_STAGES,
         GPIPE_ROWS,
         CHOOSE_MICRO_BATCHES,
+        ONE_F_ONE_B,
+        BEAT_THE_BUBBLE,
         PARTNERS,
         PLACE_AXES,
         BEAT_THE_PLANNER,

@@ -35,7 +35,7 @@ def examine_rows(play: Play) -> Verdict:
     for stages, count in ((between(3, 4), between(5, 8)), (between(5, 7), between(2, 3)), (2, 11), (between(2, 6), 1)):
         value = play(Case(((stages, count),))).outcomes[0].value
         where = _("{stages} stages, {count} micro-batches").format(stages=stages, count=count)
-        schedule = _read(value, stages, count, where)
+        schedule = read_rows(value, stages, count, where)
         least = simulate(gpipe(stages, count)).duration
         rows.append(steps(round(simulate(schedule).duration, 6), least, least))
         if rows[-1].within:
@@ -47,7 +47,7 @@ def examine_rows(play: Play) -> Verdict:
     )
 
 
-def _read(value: Plain, stages: int, count: int, where: str) -> Schedule:
+def read_rows(value: Plain, stages: int, count: int, where: str) -> Schedule:
     """The answer as a schedule that runs."""
     if not isinstance(value, (list, tuple)) or len(value) != stages or not all(isinstance(row, str) for row in value):
         kind = _("{count} rows").format(count=len(value)) if isinstance(value, (list, tuple)) else told(value)

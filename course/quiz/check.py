@@ -92,4 +92,4 @@ def _answers(document: Document, quiz: Quiz) -> Iterator[str]:
             if question.id not in grades or not grades[question.id].right:
                 yield document.error(["questions", i], f"the right answer is not graded right (seed {seed})")
             if isinstance(question, WriteSchedule):
-                schedule_answer.check_runs(question.known, question)
+                schedule_answer.check_runs(question.known, question.known)

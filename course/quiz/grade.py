@@ -130,9 +130,9 @@ def _partners(question: FindPartners, answer: Any) -> Judged:
 
 def _schedule(question: WriteSchedule, answer: Any) -> Judged:
     """The share of the targets that a schedule meets which runs; nothing for one that does not."""
-    schedule = schedule_answer.read(question, answer)
+    schedule = schedule_answer.read(question.known, answer)
     try:
-        schedule_answer.check_runs(schedule, question)
+        schedule_answer.check_runs(schedule, question.known)
     except schedule_answer.DoesNotRun as error:
         return 0.0, (Remark(None, False, _("It cannot run: {reason}.").format(reason=error)),)
     compared = schedule_answer.compare(schedule, question)

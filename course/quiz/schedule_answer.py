@@ -30,8 +30,10 @@ class Comparison:
     met: bool
 
 
-def read(question: WriteSchedule, answer: Any) -> Schedule:
-    """The schedule that was written; `ValueError`, with a sentence for the learner, for what is none.
+def read(known: Schedule, answer: Any) -> Schedule:
+    """The schedule that was written, for as many ranks as `known` has.
+
+    Raises `ValueError`, with a sentence for the learner, for what is none.
 
     answer: the lines, or one text with line breaks; empty lines at the end do not count.
     """
@@ -47,10 +49,8 @@ def read(question: WriteSchedule, answer: Any) -> Schedule:
     rows = [line.replace(",", " ").upper() for line in lines]
     while rows and not rows[-1].strip():
         rows.pop()
-    if len(rows) != question.known.ranks:
-        wanted = plural(
-            "write {count} line, one for each rank", "write {count} lines, one for each rank", question.known.ranks
-        )
+    if len(rows) != known.ranks:
+        wanted = plural("write {count} line, one for each rank", "write {count} lines, one for each rank", known.ranks)
         raise ValueError(_("{wanted}; there are {lines}").format(wanted=wanted, lines=len(rows)))
     for rank, row in enumerate(rows):
         for word in row.split():
@@ -63,15 +63,14 @@ def read(question: WriteSchedule, answer: Any) -> Schedule:
     try:
         return parse(rows)
     except ScheduleError:  # a stage that nobody does anything for
-        raise ValueError(_("there are only {count} stages").format(count=question.known.stages)) from None
+        raise ValueError(_("there are only {count} stages").format(count=known.stages)) from None
 
 
-def check_runs(schedule: Schedule, question: WriteSchedule) -> None:
-    """Raise `DoesNotRun`, with a sentence for the learner, for a schedule of the wrong size or that cannot run.
+def check_runs(schedule: Schedule, known: Schedule) -> None:
+    """Raise `DoesNotRun`, with a sentence for the learner, for one of another size than `known` or that cannot run.
 
     The same as `minipar.pipeline.check` proves, in sentences that can be translated.
     """
-    known = question.known
     for rank, row in enumerate(schedule.actions):
         for action, times in Counter(row).items():
             if action.stage >= known.stages or action.micro_batch >= known.micro_batches:

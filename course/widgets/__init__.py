@@ -8,9 +8,11 @@ from course.widgets.matmul import matmul
 from course.widgets.memory import memory
 from course.widgets.mesh import mesh
 from course.widgets.micro_batches import micro_batches
+from course.widgets.own_schedule import own_schedule
 from course.widgets.pipeline import pipeline
 from course.widgets.planner import planner
 from course.widgets.predictions import predictions
+from course.widgets.schedules import schedules
 from course.widgets.stages import stages
 
 __all__ = [
@@ -22,8 +24,10 @@ __all__ = [
     "memory",
     "mesh",
     "micro_batches",
+    "own_schedule",
     "pipeline",
     "planner",
     "predictions",
+    "schedules",
     "stages",
 ]

@@ -15,6 +15,10 @@ from typing import Literal, NamedTuple
 Kind = Literal["F", "B", "I", "W"]
 
 
+KEPT_FOR_WEIGHTS = 0.5
+"""The share of a micro-batch's activations that waits with its W; Qi et al. 2024 have 0.37 and 0.43 (Table 1)."""
+
+
 class ScheduleError(ValueError):
     """A schedule that cannot run; the message names the action, and draws where ranks that wait for ever stop."""
 
@@ -85,6 +89,18 @@ class Schedule:
         """For each rank the most micro-batches, stage by stage, that are live or wait for their W."""
         return self._peaks({"F": 1, "B": -1, "W": -1})
 
+    @property
+    def room(self) -> float:
+        """How many live micro-batches, each of all its stages, the fullest rank needs room for.
+
+        It is the least `memory_limit` with which `check` takes the schedule: a micro-batch that waits for its W takes
+        `KEPT_FOR_WEIGHTS` of the room.
+        """
+        change = {"F": 1.0, "B": -1.0, "I": KEPT_FOR_WEIGHTS - 1, "W": -KEPT_FOR_WEIGHTS}
+        rows = enumerate(self.actions)
+        peaks = ((rank, max(accumulate((change[a.kind] for a in row), initial=0.0))) for rank, row in rows)
+        return max((peak / max(1, self.holder.count(rank)) for rank, peak in peaks), default=0.0)
+
     def _peaks(self, changes: dict[Kind, int]) -> tuple[int, ...]:
         rows = ((changes.get(action.kind, 0) for action in row) for row in self.actions)
         return tuple(max(accumulate(row, initial=0)) for row in rows)
@@ -153,10 +169,6 @@ def feeds(action: Action, stages: int) -> int | None:
         return None
     to = action.stage + 1 if action.kind == "F" else action.stage - 1
     return to if 0 <= to < stages else None
-
-
-KEPT_FOR_WEIGHTS = 0.5
-"""The share of a micro-batch's activations that waits with its W; Qi et al. 2024 have 0.37 and 0.43 (Table 1)."""
 
 
 def check(

@@ -108,7 +108,7 @@ def test_it_runs_for_the_quiz_exactly_where_the_library_proves_it_runs(lines: li
     except ScheduleError:
         runs = False
     if runs:
-        check_runs(schedule, question(gpipe(2, 2)))
+        check_runs(schedule, gpipe(2, 2))
     else:
         with pytest.raises(DoesNotRun):
-            check_runs(schedule, question(gpipe(2, 2)))
+            check_runs(schedule, gpipe(2, 2))
