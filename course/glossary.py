@@ -111,6 +111,23 @@ def glossary() -> tuple[Word, ...]:
             _("deferred batch norm"),
             _("A batch norm that updates its running statistics once for each batch, not for each micro-batch."),
         ),
+        # 07
+        Word("07", _("1F1B"), _("The schedule in which each rank does a backward as soon as it can, then a forward.")),
+        Word(
+            "07",
+            _("interleaved 1F1B"),
+            _("1F1B with several stages a rank, laid around the ranks as often: a smaller bubble, more messages."),
+        ),
+        Word(
+            "07", _("input gradient"), _("The half of a backward that the stage before waits for; I, or B in papers.")
+        ),
+        Word("07", _("weight gradient"), _("The half of a backward that only the optimizer needs; W.")),
+        Word("07", _("zero bubble"), _("Schedules that do weight gradients where ranks would wait.")),
+        Word(
+            "07",
+            _("V schedules"),
+            _("Schedules whose first rank holds the first stage and the last, on a turned path."),
+        ),
         # 08
         Word("08", _("mesh"), _("The ranks as a grid of dp × pp × tp.")),
         Word("08", _("axis"), _("One direction of a mesh: dp, pp or tp.")),

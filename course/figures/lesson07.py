@@ -216,7 +216,7 @@ def measured_steps(names: Sequence[str] = NAMES) -> dict[str, Timeline]:
 
 def laid_over(measured: Mapping[str, Timeline]) -> HTML:
     """The measured bubble of every schedule as a bar, with a mark where it was predicted."""
-    parts = (Part(_("measured on real ranks (emulated pace)"), FILL["F"]),)
+    parts = (Part(_("measured"), FILL["F"]),)
     bars = []
     for name, timeline in measured.items():
         said = predicted(name, UNIT).bubble_of_total
@@ -224,7 +224,13 @@ def laid_over(measured: Mapping[str, Timeline]) -> HTML:
             measured=percent(timeline.bubble_of_total), predicted=percent(said)
         )
         bars.append(Bar(TITLES[name], (100 * timeline.bubble_of_total,), words, limit=100 * said))
-    chart = Chart(parts, tuple(bars), "%", _("idle share of all time, in percent"), limit=_("predicted"))
+    chart = Chart(
+        parts,
+        tuple(bars),
+        "%",
+        _("idle share of all time, in percent, on real ranks (emulated pace)"),
+        limit=_("predicted"),
+    )
     return HTML(bars_svg(chart, _("Every schedule: predicted, and measured"), tallest=18))  # type: ignore[no-untyped-call]
 
 

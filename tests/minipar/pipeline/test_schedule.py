@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minipar.pipeline import Action, Schedule, ScheduleError, check, gpipe, naive, parse
+from minipar.pipeline import Action, Schedule, ScheduleError, by_name, check, gpipe, naive, parse
+from minipar.pipeline.names import NAMES
 from minipar.pipeline.schedule import Result, feeds, in_order, makes, needs
 
 ONE_F_ONE_B = [
@@ -403,3 +404,11 @@ def test_the_stage_that_an_action_feeds_is_the_one_that_needs_what_it_makes(
         if to is not None:
             fed.add((makes(a), to))
     assert fed == {(need, a.stage) for a in actions for need in needs(a, stages) if need[1] != a.stage}
+
+
+def test_room_is_the_least_memory_limit_with_which_a_schedule_is_taken() -> None:
+    for name in NAMES:
+        schedule = by_name(name, 4, 6)
+        check(schedule, memory_limit=schedule.room)
+        with pytest.raises(ScheduleError, match="would hold"):
+            check(schedule, memory_limit=schedule.room - 0.01)
