@@ -211,7 +211,8 @@ def paced_steps(names: Sequence[str]) -> dict[str, Timeline]:
 
 def measured_steps(names: Sequence[str] = NAMES) -> dict[str, Timeline]:
     """Run these schedules on four real ranks, the time of each action emulated; by name."""
-    return run(paced_steps, RANKS, tuple(names), timeout=120)[0]
+    measured: dict[str, Timeline] = run(paced_steps, RANKS, tuple(names), timeout=120)[0]
+    return measured
 
 
 def laid_over(measured: Mapping[str, Timeline]) -> HTML:

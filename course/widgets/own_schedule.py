@@ -43,7 +43,7 @@ def judged(rung: Rung, text: str) -> dict[str, Any]:
         _("{sign} The bubble is {yours}; at most {most} is wanted.").format(
             sign=_sign(bubble), yours=percent(timeline.bubble_rate, 1), most=percent(rung.bubble, 1)
         ),
-        _("{sign} A rank holds {yours:g} micro-batches; there is room for {most:g}.").format(
+        _("{sign} Micro-batches held at once: {yours:g}; there is room for {most:g}.").format(
             sign=_sign(room), yours=schedule.room, most=rung.room
         ),
     ]
