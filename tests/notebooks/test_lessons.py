@@ -77,6 +77,15 @@ def test_cells_of_code_are_short_and_have_names(lesson: Lesson) -> None:
 
 
 @EACH
+def test_what_a_cell_printed_is_kept_only_where_it_is_compared(lesson: Lesson) -> None:
+    for cell in cells(lesson, "code"):
+        tags = cell.metadata.get("tags", [])
+        fact = "nbval-check-output" in tags
+        # nbval takes a cell without a count for one that was not run, and fails it.
+        assert (bool(cell.outputs), "keep_output" in tags, cell.execution_count == 1) == (fact, fact, fact), cell.id
+
+
+@EACH
 def test_sentences_are_short(lesson: Lesson) -> None:
     text = re.sub(r"```.*?```|<[^>]+>|^\|.*$|^[-#0-9].*$|\]\([^)]*\)", ".\n", prose(lesson), flags=re.S | re.M)
     sentences = re.split(r"(?<=[.!?:;])\s+|\n\n", text)
